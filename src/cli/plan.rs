@@ -89,6 +89,7 @@ pub(super) fn human(report: &PlanReport) -> String {
         text.push_str(&format!("problem: {}: {}\n", problem.object, problem.reason));
         hint(&mut text, &problem.hint);
     }
+    text.extend(report.notes.iter().map(|note| format!("note: {note}\n")));
     text + &left_alone(&report.left_alone, Colour::new(&std::io::stdout()))
 }
 
@@ -109,6 +110,7 @@ mod tests {
             changes: Vec::new(),
             held: Vec::new(),
             problems: Vec::new(),
+            notes: Vec::new(),
             left_alone: Vec::new(),
         };
         let held = |state| {
@@ -189,6 +191,7 @@ mod tests {
                 held("p", State::Running, "updates are paused"),
             ],
             problems: Vec::new(),
+            notes: Vec::new(),
             left_alone: Vec::new(),
         };
         let lines = "a/b: nothing, it is refused: spec: no\n  hint: do it\n\

@@ -176,6 +176,7 @@ pub(super) fn human(report: &StatusReport, colour: Colour, screen: Option<Screen
             text.push_str(&format!("{} {hint}\n", colour.cyan("hint:")));
         }
     }
+    text.extend(report.notes.iter().map(|note| format!("{} {note}\n", colour.cyan("note:"))));
     text.push_str(&left_alone(&report.left_alone, colour));
     for daemon in &report.daemons {
         let name = format!("{}/{}", daemon.namespace, daemon.name);

@@ -298,19 +298,19 @@ fn annotation(name: &str, value: &str) -> Option<FieldError> {
     let field = format!("metadata.annotations[{name}]");
     match KNOWN.iter().find(|(known, ..)| *known == name) {
         Some((_, is_value, ..)) if is_value(value) => None,
-        Some((_, _, wanted, instead)) if name == AFTER => Some(FieldError {
-            field,
-            reason: format!(
-                "{}; {instead}",
-                escape::short(&start_order::daemons(value).err().unwrap_or_default(), REPORTED_BYTES)
-            ),
-            hint: Some(format!("write {wanted}")),
-        }),
-        Some((_, _, wanted, instead)) => Some(FieldError {
-            field,
-            reason: format!("{:?} is not {wanted}; {instead}", escape::short(value, REPORTED_BYTES)),
-            hint: Some(format!("write {wanted}")),
-        }),
+        Some((_, _, wanted, instead)) => {
+            let part = match name {
+                AFTER => start_order::daemons(value).err(),
+                STEPS => steps::misfit(value),
+                _ => None,
+            };
+            let reason = match part {
+                Some(part) => escape::short(&part, REPORTED_BYTES).into_owned(),
+                None => format!("{:?} is not {wanted}", escape::short(value, REPORTED_BYTES)),
+            };
+            let (reason, hint) = (format!("{reason}; {instead}"), Some(format!("write {wanted}")));
+            Some(FieldError { field, reason, hint })
+        }
         None if name == MODE_LABEL => Some(misplaced(field, "it is a label", "metadata.labels")),
         None => Some(FieldError {
             field,

@@ -20,9 +20,13 @@ use crate::core::model::Source;
 use crate::core::policy;
 use crate::core::validate;
 use crate::core::yaml;
+use crate::core::yaml::YamlFault;
 
 /// The hint for a document that looks like a template a tool should have rendered.
 const TEMPLATE: &str = "this is a template: let its tool (helm template, kustomize build, …) fill it in first";
+
+/// The hint for a key that is set twice.
+const SET_TWICE: &str = "kubectl takes the last one; remove the other";
 
 /// The most problems that are reported of one file.
 const MAX_PROBLEMS: usize = 100;
@@ -34,7 +38,7 @@ pub enum ProblemKind {
     Syntax,
     /// The API server would not accept the object.
     Invalid,
-    /// The object is valid; one of its fields is unknown and ignored.
+    /// A field is unknown and ignored; the object may be valid without it.
     UnknownField,
 }
 
@@ -146,7 +150,10 @@ pub fn parse_file(path: &Path, text: &str) -> ParsedFile {
                 object: None,
                 field: None,
                 reason: error.message,
-                hint: is_template(text, error.line).then(|| TEMPLATE.to_owned()),
+                hint: match error.fault {
+                    YamlFault::KeySetTwice => Some(SET_TWICE.to_owned()),
+                    _ => is_template(text, error.line).then(|| TEMPLATE.to_owned()),
+                },
                 kind: ProblemKind::Syntax,
             }),
         }
@@ -233,17 +240,19 @@ fn read_document(path: &Path, line: usize, value: Value, file: &mut ParsedFile) 
     for object in convert::objects(value) {
         match object {
             Ok(DocumentObject::DaemonSet(value)) => {
+                let name = convert::name_of(&value);
+                let unknown_field =
+                    |error| InputProblem { kind: ProblemKind::UnknownField, ..invalid(name.clone(), error) };
+                let unknown_fields = validate::unknown_fields(&value).into_iter().map(unknown_field);
                 match policy::checked(&value, Source::File { path: path.to_owned() }) {
                     Ok(daemon_set) => {
-                        let name = convert::name_of(&value);
-                        let unknown_field =
-                            |error| InputProblem { kind: ProblemKind::UnknownField, ..invalid(name.clone(), error) };
-                        file.unknown_fields.extend(validate::unknown_fields(&value).into_iter().map(unknown_field));
+                        file.unknown_fields.extend(unknown_fields);
                         file.daemon_sets.push(daemon_set);
                     }
                     Err(errors) => {
-                        let name = convert::name_of(&value);
                         file.problems.extend(errors.into_iter().map(|error| invalid(name.clone(), error)));
+                        // What is required may be there under a misspelt name.
+                        file.problems.extend(unknown_fields);
                     }
                 }
             }

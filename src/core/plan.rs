@@ -67,6 +67,7 @@ pub use facts::Readiness;
 pub use facts::ReleasedDefinition;
 pub use facts::Stock;
 pub use facts::StockPod;
+pub use facts::Unbound;
 pub use facts::VolumesFact;
 pub use facts::Withheld;
 pub use jitter::jitter;

@@ -36,6 +36,7 @@ pub use fingerprint::Fingerprint;
 pub use forget::Forgotten;
 pub use forget::MAX_BARE;
 pub use forget::forget;
+pub use hand_over::FailedHandOver;
 pub use hand_over::HandOver;
 pub use noted::Mirror;
 pub use noted::Noted;
@@ -81,6 +82,9 @@ pub struct DaemonRecord {
     /// The hand-over of a `bootstrap` instance to the DaemonSet controller's pod.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hand_over: Option<HandOver>,
+    /// The last hand-over that did not help the DaemonSet controller's pod.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failed_hand_over: Option<FailedHandOver>,
     /// The revision that waits for `update-jitter`, and since when it is wanted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pending_update: Option<PendingUpdate>,
@@ -288,6 +292,7 @@ impl DaemonRecord {
             api_uid: None,
             ignored_file: None,
             hand_over: None,
+            failed_hand_over: None,
             pending_update: None,
             good: None,
             accepted: None,

@@ -141,12 +141,19 @@ pub struct Missing {
 
 /// [`Missing::kind`] of a daemon that starts first.
 const DAEMON_SET: &str = "DaemonSet";
+/// [`Missing::kind`] of a token.
+const TOKEN: &str = "ServiceAccountToken";
 
 impl Missing {
     /// A daemon that is to be Ready first.
     pub fn daemon(key: &ObjectKey) -> Self {
         let [namespace, name] = [&key.namespace, &key.name].map(Clone::clone);
         Self { kind: DAEMON_SET.to_owned(), namespace, name, key: String::new() }
+    }
+
+    /// Whether it is a token of a ServiceAccount.
+    pub fn is_token(&self) -> bool {
+        self.kind == TOKEN
     }
 
     /// Whether it is a daemon that is to be Ready first.
@@ -316,7 +323,7 @@ pub fn render(input: RenderInput<'_>) -> Result<RenderedPod, Refused> {
     gates::drop_fields(ctx, &mut spec);
     scheduling::refuse_claims(ctx, &spec);
     host_paths::confine(ctx, &mut spec);
-    scheduling::drop_placement(&mut spec);
+    scheduling::drop_placement(ctx, &mut spec);
     scheduling::tolerate(&mut spec);
     scheduling::priority(ctx, &mut spec);
     scheduling::overhead(ctx, &mut spec);

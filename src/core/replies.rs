@@ -29,6 +29,9 @@ pub struct PlanReport {
     /// Problems that do not concern a single daemon, as in `status`: files, folders, the API, the runtime.
     #[serde(default)]
     pub problems: Vec<Problem>,
+    /// What of the folders is not read, as in `status`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
     /// The DaemonSets of the API that the configuration of this node does not select, as in `status`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub left_alone: Vec<LeftAlone>,

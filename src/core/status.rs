@@ -36,6 +36,9 @@ pub struct StatusReport {
     pub daemons: Vec<DaemonStatus>,
     /// Problems that do not concern a single daemon: files, folders, the API, the runtime.
     pub problems: Vec<Problem>,
+    /// What of the folders is not read.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
     /// The DaemonSets of the API that the configuration of this node does not select, by cause.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub left_alone: Vec<LeftAlone>,

@@ -5,3 +5,4 @@
 pub mod api_server;
 pub mod container_runtime;
 pub mod kubelet;
+pub mod scheduler;

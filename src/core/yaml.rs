@@ -37,8 +37,18 @@ pub struct YamlError {
     pub column: usize,
     /// What is wrong, lower case.
     pub message: String,
-    /// Whether the document is more than a [`Limit`] allows.
-    pub is_over: bool,
+    pub fault: YamlFault,
+}
+
+/// What is wrong with a document, as far as somebody asks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum YamlFault {
+    /// It does not parse.
+    Syntax,
+    /// It is more than a [`Limit`] allows.
+    TooLarge,
+    /// A map has a key twice.
+    KeySetTwice,
 }
 
 /// How much of a text is made into values: aliases make a large value of a small text.
@@ -77,7 +87,10 @@ pub fn read_documents(text: &str) -> Vec<Document> {
 pub fn read_within(text: &str, limit: Limit) -> Vec<Document> {
     if text.len() > MAX_TEXT {
         let message = format!("the text has {} bytes, more than the {} MiB that are read", text.len(), MAX_TEXT >> 20);
-        return vec![Document { line: 1, value: Err(YamlError { line: 1, column: 1, message, is_over: true }) }];
+        return vec![Document {
+            line: 1,
+            value: Err(YamlError { line: 1, column: 1, message, fault: YamlFault::TooLarge }),
+        }];
     }
     let mut documents = Vec::new();
     let (rest, first_line, json_error) = strict_json::read_stream(text, &mut documents);

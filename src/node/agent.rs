@@ -285,7 +285,7 @@ impl Agent {
         self.reporter.recorder.keep(before, &observation, recorded, &outcome, &self.render_cache);
         self.last = LastPass { observation, plan, outcome, problems, due, next: seen.until(due), is_at_rest };
         self.last.problems.extend(self.reporter.metrics_problem());
-        self.reporter.log_problems(&self.last.problems);
+        self.reporter.log_problems(&self.last.problems, self.last.observation.folders.notes());
         self.reporter.passed(began.elapsed());
         self.reporter.measure(&self.view(), self.inputs.tokens(), began.elapsed());
         if self.reporter.notifier().is_active() {

@@ -14,8 +14,10 @@ use tokio::io::AsyncBufReadExt;
 use tokio::io::AsyncReadExt;
 use tokio::io::AsyncWriteExt;
 use tokio::io::BufReader;
+use tokio::io::Interest;
 use tokio::net::UnixListener;
 use tokio::net::UnixStream;
+use tokio::net::unix::OwnedWriteHalf;
 use tokio::sync::mpsc;
 use tokio::sync::oneshot;
 
@@ -30,6 +32,8 @@ pub const SOCKET: &str = "agent.sock";
 const LONGEST_REQUEST: u64 = 64 * 1024;
 /// How long a client may stay connected without a request.
 const IDLE: Duration = Duration::from_secs(60);
+/// How often it is looked whether a client still waits for its reply.
+const LOOK: Duration = Duration::from_millis(500);
 
 /// A client's request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -57,7 +61,7 @@ pub enum SocketOperation {
 #[derive(Debug)]
 pub struct SocketRequest {
     pub request: SocketOperation,
-    /// Where the reply goes.
+    /// Where the reply goes; closed once the client has gone, which then takes the request for failed.
     pub reply: oneshot::Sender<Value>,
 }
 
@@ -130,7 +134,10 @@ async fn converse(stream: UnixStream, asked: mpsc::Sender<SocketRequest>) {
             _ => return,
         }
         let reply = match serde_json::from_str::<SocketOperation>(&line) {
-            Ok(request) => answer(request, &asked).await,
+            Ok(request) => match answer(request, &asked, &writer).await {
+                Some(reply) => reply,
+                None => return,
+            },
             Err(error) => serde_json::json!({"error": format!("request not understood: {error}")}),
         };
         let mut bytes = reply.to_string().into_bytes();
@@ -141,13 +148,32 @@ async fn converse(stream: UnixStream, asked: mpsc::Sender<SocketRequest>) {
     }
 }
 
-async fn answer(request: SocketOperation, asked: &mpsc::Sender<SocketRequest>) -> Value {
-    let (reply, answer) = oneshot::channel();
+/// The loop's reply; `None`: the client has gone, and the loop skips what it has not begun.
+async fn answer(
+    request: SocketOperation,
+    asked: &mpsc::Sender<SocketRequest>,
+    client: &OwnedWriteHalf,
+) -> Option<Value> {
+    let (reply, mut answer) = oneshot::channel();
     let ending = || serde_json::json!({"error": "the agent is stopping"});
-    if asked.send(SocketRequest { request, reply }).await.is_err() {
-        return ending();
+    if is_gone(client).await {
+        return None;
     }
-    answer.await.unwrap_or_else(|_| ending())
+    if asked.send(SocketRequest { request, reply }).await.is_err() {
+        return Some(ending());
+    }
+    loop {
+        match tokio::time::timeout(LOOK, &mut answer).await {
+            Ok(answer) => return Some(answer.unwrap_or_else(|_| ending())),
+            Err(_) if is_gone(client).await => return None,
+            Err(_) => {}
+        }
+    }
+}
+
+/// Whether the client has closed its connection; one that only sends nothing more still reads.
+async fn is_gone(client: &OwnedWriteHalf) -> bool {
+    client.ready(Interest::WRITABLE).await.map_or(true, |ready| ready.is_write_closed())
 }
 
 /// For fuzz targets and the tests that replay their seeds: what a connection that sends `bytes` and ends gets, if each
@@ -183,6 +209,33 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     use super::*;
+
+    #[tokio::test]
+    async fn a_request_of_a_client_that_has_gone_is_dropped() {
+        let order = b"{\"op\":\"retry\",\"namespace\":\"a\",\"name\":\"b\"}\n";
+        let (mut client, agent) = UnixStream::pair().unwrap();
+        let (sender, mut receiver) = mpsc::channel::<SocketRequest>(1);
+        client.write_all(order).await.unwrap();
+        drop(client);
+        converse(agent, sender.clone()).await;
+        assert!(receiver.try_recv().is_err(), "it has gone before the agent reads");
+        let (mut client, agent) = UnixStream::pair().unwrap();
+        client.write_all(order).await.unwrap();
+        tokio::spawn(converse(agent, sender.clone()));
+        let mut asked = receiver.recv().await.unwrap();
+        drop(client);
+        tokio::time::timeout(LOOK * 20, asked.reply.closed()).await.expect("it has gone while it waits");
+        let (mut client, agent) = UnixStream::pair().unwrap();
+        client.write_all(order).await.unwrap();
+        client.shutdown().await.unwrap();
+        tokio::spawn(converse(agent, sender));
+        let asked = receiver.recv().await.unwrap();
+        tokio::time::sleep(LOOK * 2).await;
+        asked.reply.send(serde_json::json!("done")).expect("it still reads");
+        let mut reply = String::new();
+        client.read_to_string(&mut reply).await.unwrap();
+        assert_eq!(reply, "\"done\"\n");
+    }
 
     #[tokio::test]
     async fn a_request_line_gets_one_reply_line_and_nonsense_an_error() {

@@ -157,6 +157,21 @@ fn plan_shows_what_is_wrong_with_files_and_ends_accordingly() {
 }
 
 #[test]
+fn a_file_that_does_not_count_by_its_name_is_named() {
+    let node = Node::new(&[("demo.YAML", GOOD)]);
+    let note = format!("note: {} is ignored: only .yaml, .yml and .json files are read\n", node.0.text("d/demo.YAML"));
+    for command in ["status", "plan"] {
+        let shown = node.ask(&[command]);
+        assert!(shown.out.contains(&note), "{command}: {shown:?}");
+    }
+    let notes = node.ask(&["status", "--json"]).json()["notes"].as_array().map(Vec::len);
+    assert_eq!(notes, Some(1));
+    (0..30).for_each(|number| node.0.write(&format!("d/{number}.txt"), ""));
+    let told = node.ask(&["status"]);
+    assert!(told.out.contains("note: 11 more names in the folders are ignored"), "{}", told.out);
+}
+
+#[test]
 fn explain_shows_what_is_wrong_with_the_definition_itself() {
     let node = Node::new(&[("good.yaml", GOOD), ("invalid.yaml", &invalid())]);
     let explained = node.ask(&["explain", "a/invalid"]);

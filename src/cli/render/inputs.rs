@@ -185,7 +185,7 @@ fn add_doubtful(inputs: &mut RenderInputs, path: &Path, parsed: &ParsedFile) {
 /// A DaemonSet that is not valid is refused, all its fields in one entry; anything else is invalid.
 fn add_problem(inputs: &mut RenderInputs, problem: InputProblem) {
     let daemon_set = problem.object.as_ref().filter(|object| object.kind == "DaemonSet" && !object.key.name.is_empty());
-    let (Some(object), ProblemKind::Invalid) = (daemon_set, problem.kind) else {
+    let (Some(object), ProblemKind::Invalid | ProblemKind::UnknownField) = (daemon_set, problem.kind) else {
         inputs.invalid.push(RenderEntry::Invalid(problem));
         return;
     };

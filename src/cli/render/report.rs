@@ -64,22 +64,35 @@ impl RenderEntry {
             _ => &[],
         }
     }
+
+    /// What it waits for and a caller of `render` could give: only a cluster issues tokens.
+    fn lacks(&self) -> Vec<&Missing> {
+        self.waiting_for().iter().filter(|missing| !missing.is_token()).collect()
+    }
 }
 
 /// What makes `--strict` refuse: each DaemonSet that waits, and for what.
 pub(super) fn strict(entries: &[RenderEntry]) -> Vec<(String, Option<String>)> {
-    let waits = |entry: &RenderEntry| match (entry.key(), entry.waiting_for()) {
-        (None, _) | (_, []) => None,
-        (Some(key), missing) => Some((
-            escape::line(&format!("{key} waits for {}, which --strict refuses", join_missing(missing))).into_owned(),
-            Some("give what it waits for with -f, or leave out --strict".to_owned()),
-        )),
+    let waits = |entry: &RenderEntry| {
+        let (key, missing) = (entry.key()?, entry.lacks());
+        let given: BTreeSet<String> = missing.iter().map(|missing| how_to_give(missing)).collect();
+        let hint = format!("{}, or leave out --strict", given.into_iter().collect::<Vec<_>>().join(", "));
+        let waits = format!("{key} waits for {}, which --strict refuses", join_missing(missing.iter().copied()));
+        (!missing.is_empty()).then(|| (escape::line(&waits).into_owned(), Some(hint)))
     };
     entries.iter().filter_map(waits).collect()
 }
 
-pub(in crate::cli) fn join_missing(missing: &[Missing]) -> String {
-    missing.iter().map(Missing::to_string).collect::<Vec<_>>().join(", ")
+/// How `render` gets what is missing.
+fn how_to_give(missing: &Missing) -> String {
+    match missing.kind.as_str() {
+        "APIEndpoint" => "give --api-endpoint".to_owned(),
+        kind => format!("give the {kind} with -f"),
+    }
+}
+
+pub(in crate::cli) fn join_missing<'a>(missing: impl IntoIterator<Item = &'a Missing>) -> String {
+    missing.into_iter().map(Missing::to_string).collect::<Vec<_>>().join(", ")
 }
 
 /// The exit code that `entries` call for.
@@ -87,7 +100,7 @@ pub(in crate::cli) fn exit(entries: &[RenderEntry], strict: bool) -> Exit {
     let of = |entry: &RenderEntry| match entry {
         RenderEntry::Invalid(_) => Exit::Unreadable,
         RenderEntry::Refused { .. } => Exit::Refused,
-        entry if strict && !entry.waiting_for().is_empty() => Exit::Refused,
+        entry if strict && !entry.lacks().is_empty() => Exit::Refused,
         _ => Exit::Success,
     };
     entries.iter().map(of).max().unwrap_or(Exit::Success)

@@ -53,6 +53,7 @@ fn report(daemons: Vec<DaemonStatus>) -> StatusReport {
         },
         daemons,
         problems: Vec::new(),
+        notes: Vec::new(),
         left_alone: Vec::new(),
         refused: Vec::new(),
     }

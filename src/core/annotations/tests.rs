@@ -72,6 +72,24 @@ fn names_are_corrected_and_values_explained() {
             "\"10\" is not a Go duration, such as 10m; nothing is rolled out (write a Go duration, such as 10m)",
         ),
         (
+            "steps",
+            "1, 1d; 5%",
+            "\"1d\" is no Go duration, which has hours (h), minutes (m) and seconds (s); nothing is rolled out (write steps that \
+             grow, such as 1, 10m; 5%, 30m; 100%)",
+        ),
+        (
+            "steps",
+            "1, 1m; many",
+            "\"many\" is neither a number of nodes nor a percentage up to 100%; nothing is rolled out (write steps that grow, \
+             such as 1, 10m; 5%, 30m; 100%)",
+        ),
+        (
+            "steps",
+            "5; 1",
+            "\"5; 1\" is not steps that grow, such as 1, 10m; 5%, 30m; 100%; nothing is rolled out (write steps that grow, such \
+             as 1, 10m; 5%, 30m; 100%)",
+        ),
+        (
             "max-failed",
             "-1",
             "\"-1\" is not a number of nodes or a percentage up to 100%; nothing is rolled out (write a number of nodes or a percentage up to 100%)",

@@ -52,11 +52,30 @@ pub fn parse(text: &str) -> Option<Vec<RolloutStep>> {
 }
 
 fn step(text: &str) -> Option<RolloutStep> {
-    let (nodes, hold) = match text.split_once(',') {
-        Some((nodes, hold)) => (nodes, duration::parse(hold.trim())?),
-        None => (text, Span::ZERO),
-    };
-    Some(RolloutStep { nodes: int_or_percent(nodes.trim())?, hold })
+    let (nodes, hold) = parts(text);
+    let hold = hold.map_or(Some(Span::ZERO), duration::parse)?;
+    Some(RolloutStep { nodes: int_or_percent(nodes)?, hold })
+}
+
+/// How many nodes a step has, and how long it holds, as they are written.
+fn parts(text: &str) -> (&str, Option<&str>) {
+    match text.split_once(',') {
+        Some((nodes, hold)) => (nodes.trim(), Some(hold.trim())),
+        None => (text.trim(), None),
+    }
+}
+
+/// The first number or duration that is none in steps that [`parse`] does not understand, in words.
+pub fn misfit(text: &str) -> Option<String> {
+    text.split(';').take(STEPS).map(parts).find_map(|(nodes, hold)| {
+        let hold = hold.filter(|hold| duration::parse(hold).is_none());
+        match int_or_percent(nodes) {
+            None => Some(format!("{nodes:?} is neither a number of nodes nor a percentage up to 100%")),
+            Some(_) => {
+                hold.map(|hold| format!("{hold:?} is no Go duration, which has hours (h), minutes (m) and seconds (s)"))
+            }
+        }
+    })
 }
 
 impl RolloutStep {

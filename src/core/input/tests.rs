@@ -152,3 +152,29 @@ fn of_many_problems_the_first_are_reported_and_the_others_counted() {
     let file = parse_file(Path::new("f"), &(daemon_set.to_owned() + &unknown));
     assert_eq!((file.daemon_sets.len(), file.unknown_fields.len(), file.is_incomplete()), (1, 101, false));
 }
+
+#[test]
+fn a_key_that_is_set_twice_is_refused_with_what_kubectl_does() {
+    for text in ["kind: DaemonSet\nkind: DaemonSet\n", "{\"kind\": \"DaemonSet\", \"kind\": \"DaemonSet\"}"] {
+        let problem = parse(text).problems.remove(0);
+        assert_eq!(
+            (problem.reason.as_str(), problem.hint.as_deref()),
+            ("key \"kind\" is set twice", Some("kubectl takes the last one; remove the other"))
+        );
+    }
+}
+
+#[test]
+fn a_misspelt_field_of_a_refused_daemon_set_is_named() {
+    for (good, bad, expected) in [
+        ("matchLabels", "matchLabel", "spec.selector.matchLabel: matchLabels"),
+        ("containers", "container", "spec.template.spec.container: containers"),
+    ] {
+        let file = parse(&GOOD.replacen(good, bad, 1));
+        assert!(file.daemon_sets.is_empty() && file.unknown_fields.is_empty());
+        let unknown = file.problems.iter().filter(|problem| problem.kind == ProblemKind::UnknownField);
+        let meant = unknown.map(|p| format!("{}: {}", p.field.as_ref().unwrap(), p.hint.as_ref().unwrap()));
+        let expected = expected.split_once(": ").unwrap();
+        assert_eq!(meant.collect::<Vec<_>>(), [format!("{}: did you mean {}?", expected.0, expected.1)]);
+    }
+}

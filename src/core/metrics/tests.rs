@@ -140,6 +140,7 @@ fn every_metric_is_taken_from_the_facts() {
             DaemonStatus { namespace: "tenant".into(), ..daemon("e", State::Running, "") },
         ],
         problems: Vec::new(),
+        notes: Vec::new(),
         refused: Vec::new(),
         left_alone: vec![LeftAlone {
             cause: LeftAloneCause::ModeLabelled,

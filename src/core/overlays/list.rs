@@ -17,6 +17,7 @@ use crate::core::nearest;
 use crate::core::validate;
 use crate::core::yaml;
 use crate::core::yaml::Limit;
+use crate::core::yaml::YamlFault;
 
 use super::KEY;
 use super::Patch;
@@ -111,7 +112,7 @@ pub(super) fn read(reference: &ObjectRef, object: &Value, bound: &Bound) -> Read
         (Some(Ok(Value::Array(list))), None) => list,
         (Some(Err(error)), _) => {
             let reason = format!("line {}, column {}: {}", error.line, error.column, error.message);
-            let hint = error.is_over.then(|| bound.hint());
+            let hint = (error.fault == YamlFault::TooLarge).then(|| bound.hint());
             return Err(vec![FieldError { hint, ..wrong(place, reason) }]);
         }
         (Some(Ok(_)), _) => return Err(vec![wrong(place, "must be one list of {nodes, patch}")]),

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use crate::core::model::DaemonSet;
 use crate::core::model::Source;
 use crate::core::owners;
+use crate::core::record::FailedHandOver;
 use crate::core::record::HandOver;
 use crate::core::time::Span;
 
@@ -19,8 +20,10 @@ use super::Planner;
 use super::State;
 use super::Stock;
 use super::StockPod;
+use super::Unbound;
 
-/// If nothing of the stock pod runs and no API server answers for this long, the instance returns.
+/// If nothing of a stock pod that was never Ready can run for this long, the instance returns: no API server answers and
+/// nothing of it runs, the scheduler cannot bind it, or it is gone and has no successor.
 pub(super) const MISSING: Span = Span::from_secs(30);
 
 impl Planner<'_> {
@@ -45,15 +48,14 @@ impl Planner<'_> {
                 "the API server has not been connected to yet, and the DaemonSet controller's pod may be on this node",
             ),
             Stock::Absent if known.as_ref().is_some_and(HandOver::is_unknown) => false,
+            Stock::Absent | Stock::Unlisted if runs => false,
+            Stock::Absent if known.as_ref().is_some_and(|known| !known.done) => {
+                known.is_some_and(|known| self.waits_for_missing(daemon_set, known, "the API server shows no such pod"))
+            }
             // A rollout of the DaemonSet controller does not bring the instance back.
             Stock::Absent | Stock::Unlisted => {
                 let known = known.map(|known| HandOver { missing: None, ..known });
-                !runs
-                    && self.stays_handed_over(
-                        daemon_set,
-                        known,
-                        "it was handed over to the DaemonSet controller in this boot",
-                    )
+                self.stays_handed_over(daemon_set, known, "it was handed over to the DaemonSet controller in this boot")
             }
             Stock::Lost(evidence) => !runs && self.waits_for_lost(daemon_set, known, evidence),
         }
@@ -79,6 +81,7 @@ impl Planner<'_> {
     /// Reports a DaemonSet controller that acts on a daemon of ours.
     pub(super) fn look_for_stock(&mut self, daemon_set: &Arc<DaemonSet>) {
         self.record.hand_over = None;
+        self.record.failed_hand_over = None;
         if daemon_set.source != Source::Api {
             return;
         }
@@ -89,10 +92,15 @@ impl Planner<'_> {
         }
     }
 
-    /// The stock pod is here. It takes over once its images are.
+    /// The stock pod is here. It takes over once its images are, if it is bound or the instance may be what prevents that.
     fn hand_over(&mut self, daemon_set: &Arc<DaemonSet>, pod: &StockPod, known: Option<HandOver>) -> bool {
         let done = pod.ready || known.as_ref().is_some_and(|known| known.done);
         let runs = self.record.live().next().is_some();
+        if let Some(unbound) = &pod.unbound
+            && self.goes_on_beside(pod, unbound, runs)
+        {
+            return false;
+        }
         if runs
             && !pod.runs
             && let Some(why) = self.lacks_images(daemon_set)
@@ -109,42 +117,70 @@ impl Planner<'_> {
             pod: pod.name.clone(),
             uid: pod.uid.clone(),
             done,
-            missing: None,
+            missing: known.and_then(|known| known.missing),
         };
-        self.stays_handed_over(
-            daemon_set,
-            Some(hand_over),
-            &format!("the DaemonSet controller's pod {} is here", pod.name),
-        )
+        match &pod.unbound {
+            Some(unbound) if !done && self.record.instances.is_empty() => {
+                let why = format!("the scheduler cannot bind it: {}", unbound.message);
+                let failed = FailedHandOver { boot: hand_over.boot.clone(), uid: hand_over.uid.clone() };
+                let waits = self.waits_for_missing(daemon_set, hand_over, &why);
+                self.record.failed_hand_over = (!waits).then_some(failed);
+                waits
+            }
+            _ => self.stays_handed_over(
+                daemon_set,
+                Some(HandOver { missing: None, ..hand_over }),
+                &format!("the DaemonSet controller's pod {} is here", pod.name),
+            ),
+        }
+    }
+
+    /// Whether the instance goes on although a stock pod waits for this node: its end would not help that pod, or has not.
+    fn goes_on_beside(&mut self, pod: &StockPod, unbound: &Unbound, runs: bool) -> bool {
+        let failed = self.record.failed_hand_over.as_ref();
+        let has_failed = failed.is_some_and(|failed| failed.uid == pod.uid && failed.boot == self.context.boot);
+        let goes_on = has_failed || (runs && !unbound.may_end_with_instance);
+        if goes_on {
+            self.summary.notes.push(Note::Other(format!(
+                "the DaemonSet controller's pod {} does not take over: the scheduler cannot bind it{} ({})",
+                pod.name,
+                if has_failed { ", with and without this instance" } else { "" },
+                unbound.message
+            )));
+        }
+        goes_on
+    }
+
+    /// Nothing of the pod that was handed over to can run, because `why`; it has never been Ready. Whether the instance still
+    /// waits for it.
+    fn waits_for_missing(&mut self, daemon_set: &Arc<DaemonSet>, known: HandOver, why: &str) -> bool {
+        let since = known.missing.unwrap_or(self.context.now);
+        if self.context.now - since >= MISSING {
+            self.add_reason(&format!("the DaemonSet controller's pod {} has never been ready, and {why}", known.pod));
+            return false;
+        }
+        self.wake(since + MISSING);
+        let reason = format!("it was handed over to the DaemonSet controller's pod {}, and {why}", known.pod);
+        self.stays_handed_over(daemon_set, Some(HandOver { missing: Some(since), ..known }), &reason)
     }
 
     /// The runtime is the only evidence of the stock pod.
     fn waits_for_lost(&mut self, daemon_set: &Arc<DaemonSet>, known: Option<HandOver>, evidence: Evidence) -> bool {
         let Some(known) = known else { return false };
         let now = self.context.now;
-        let missing = match evidence {
-            Evidence::Gone if !known.done => Some(known.missing.unwrap_or(now)),
-            Evidence::Gone | Evidence::Running | Evidence::Unknown(_) => None,
-        };
-        let reason = match missing {
-            Some(since) if now - since >= MISSING => {
-                self.add_reason(&format!(
-                    "the DaemonSet controller's pod {} has never been ready, and nothing of it runs",
-                    known.pod
-                ));
-                return false;
-            }
-            Some(since) => {
-                self.wake(since + MISSING);
-                format!("nothing of the DaemonSet controller's pod {} runs, and no API server answers", known.pod)
-            }
-            None => format!("it was handed over to the DaemonSet controller's pod {} in this boot", known.pod),
-        };
         if !known.done {
             // Only this timer causes the runtime to be asked again.
             self.wake(now + Span::from_secs(5));
         }
-        self.stays_handed_over(daemon_set, Some(HandOver { missing, ..known }), &reason)
+        match evidence {
+            Evidence::Gone if !known.done => {
+                self.waits_for_missing(daemon_set, known, "nothing of it runs and no API server answers")
+            }
+            Evidence::Gone | Evidence::Running | Evidence::Unknown(_) => {
+                let reason = format!("it was handed over to the DaemonSet controller's pod {} in this boot", known.pod);
+                self.stays_handed_over(daemon_set, Some(HandOver { missing: None, ..known }), &reason)
+            }
+        }
     }
 
     /// Nothing runs here any more; the record keeps what the instance needs to return without an API server.

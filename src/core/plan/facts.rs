@@ -246,12 +246,23 @@ pub struct StockPod {
     pub ready: bool,
     /// Whether any of its containers has run: its images are here.
     pub runs: bool,
+    /// If the scheduler could not bind it.
+    pub unbound: Option<Unbound>,
+}
+
+/// Why the scheduler could not bind a pod that is for this node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unbound {
+    /// The scheduler's own words.
+    pub message: String,
+    /// Whether that may end with the instance, which is here in its place.
+    pub may_end_with_instance: bool,
 }
 
 /// What is known of the DaemonSet controller's pod for this node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Stock {
-    /// It is bound to this node, or unschedulable while the instance is here.
+    /// It is bound to this node, or for this node and unschedulable.
     Here(StockPod),
     /// The API server answers and has none.
     Absent,

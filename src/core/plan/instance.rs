@@ -318,7 +318,8 @@ pub(super) fn describe(missing: &Missing) -> String {
         ("APIEndpoint", _) => {
             format!("the API server's address (key {name}, or a kubeconfig whose server has no path)")
         }
-        ("ServiceAccountToken", _) => format!("a token of ServiceAccount {name}"),
+        ("ServiceAccountToken", "") => format!("a token of ServiceAccount {name}"),
+        ("ServiceAccountToken", audience) => format!("a token of ServiceAccount {name} for {audience}"),
         (kind, "") => format!("{kind} {name}"),
         (kind, key) => format!("key {key} of {kind} {name}"),
     }

@@ -16,7 +16,8 @@ pub struct HandOver {
     pub uid: String,
     /// Whether a pod of the DaemonSet controller has been Ready since: then the instance does not return in this boot.
     pub done: bool,
-    /// Since when no API server answers and nothing of that pod runs.
+    /// Since when nothing of that pod can run: no API server answers and nothing of it runs, the scheduler cannot bind it, or
+    /// it is gone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub missing: Option<Timestamp>,
 }
@@ -31,4 +32,14 @@ impl HandOver {
     pub fn is_unknown(&self) -> bool {
         self.pod.is_empty() && self.uid.is_empty()
     }
+}
+
+/// A pod of the DaemonSet controller that the scheduler could not bind without the instance either: in this boot of the node
+/// the instance does not make way for it again.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct FailedHandOver {
+    /// The boot (`boot_id`).
+    pub boot: String,
+    pub uid: String,
 }

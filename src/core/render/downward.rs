@@ -20,6 +20,10 @@ use crate::core::render::payload;
 use crate::core::render::payload::Payload;
 use crate::core::render::unfolding::FIELD;
 
+const OWN_VOLUME: &str = "move it to a downwardAPI volume of its own";
+/// Without a limit the value is what the node can allocate.
+const SET_LIMIT: &str = "set the container's limit, or move it to a downwardAPI volume of its own";
+
 /// The pod's metadata as its containers see it.
 pub(super) struct PodView<'a> {
     /// The full name, with the node's.
@@ -63,17 +67,20 @@ pub(super) fn project(
     for (index, item) in source.list_at("items").iter().enumerate() {
         let field = format!("{field}.items[{index}]");
         let known = match (item.at("fieldRef"), item.at("resourceFieldRef")) {
-            (Some(reference), _) => field_value(pod, reference.str_at("fieldPath")).ok_or("fieldRef"),
-            (None, Some(reference)) => resource_value(containers, reference).ok_or("resourceFieldRef"),
+            (Some(reference), _) => field_value(pod, reference.str_at("fieldPath")).ok_or(("fieldRef", OWN_VOLUME)),
+            (None, Some(reference)) => {
+                let hint = if reference.str_at("resource").starts_with("limits.") { SET_LIMIT } else { OWN_VOLUME };
+                resource_value(containers, reference).ok_or(("resourceFieldRef", hint))
+            }
             (None, None) => Ok(Arc::default()),
         };
         let value = match known {
             Ok(value) => value,
-            Err(member) => {
+            Err((member, hint)) => {
                 payload.ctx.refuse(
                     format!("{field}.{member}"),
                     "only the kubelet knows this value, but the volume also contains data that the kubelet cannot fetch",
-                    "move it to a downwardAPI volume of its own",
+                    hint,
                 );
                 continue;
             }

@@ -29,7 +29,10 @@ const MOUNT_PATH: &str = "/.daemonlet-env";
 const FILE: &str = "env";
 /// The first kubelet that resolves `fileKeyRef` by default.
 pub(super) const SINCE: (u32, u32) = (1, 35);
-const INLINE: &str = "change the value, or set inline-secret-env = true in [policy]: the value then shows in the pod";
+const OTHER_KUBELET: &str = "use a kubelet of 1.35 or later, mount the Secret as a volume, or set inline-secret-env = true in \
+                             [policy] (render: --inline-secret-env): the value then shows in the pod";
+const OTHER_VALUE: &str =
+    "change the value, or set inline-secret-env = true in [policy]: the value then shows in the pod";
 /// The longest key that names what is missing, in bytes.
 const MAX_KEY: usize = 250;
 /// The longest line that the kubelet's parser reads (Go's `bufio.Scanner`), in bytes without the break.
@@ -100,14 +103,14 @@ impl EnvFile {
         }
         let key = self.key(name, at.index);
         let unfit = match options.kubelet_version {
-            Some(version) if version < SINCE => Some("which needs a kubelet of 1.35 or later"),
-            _ => text.and_then(|text| unfit(&key, text)),
+            Some(version) if version < SINCE => Some(("which needs a kubelet of 1.35 or later", OTHER_KUBELET)),
+            _ => text.and_then(|text| Some((unfit(&key, text)?, OTHER_VALUE))),
         };
         match (unfit, text) {
             (Some(_), None) if options.inline_secret_env => return None,
             (Some(_), Some(text)) if options.inline_secret_env => return Some(env::literal(name, text)),
-            (Some(reason), _) => {
-                refuse(ctx, at, reason, INLINE);
+            (Some((reason, hint)), _) => {
+                refuse(ctx, at, reason, hint);
                 return None;
             }
             (None, _) => {}

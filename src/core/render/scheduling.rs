@@ -20,6 +20,9 @@ use crate::core::validate;
 const SYSTEM_CLASSES: [(&str, i64); 2] =
     [("system-node-critical", 2_000_001_000), ("system-cluster-critical", 2_000_000_000)];
 
+const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
+const BY_SCHEDULER: &str = "only a scheduler enforces this: here it keeps the daemon from no node";
+
 /// The highest number of any other class, as the API server has it (upstream's `HighestUserDefinablePriority`).
 const HIGHEST_OF_USERS: f64 = 1_000_000_000.0;
 
@@ -36,7 +39,10 @@ pub(super) fn refuse_claims(ctx: &mut RenderContext<'_>, spec: &Object) {
 
 /// Removes placement fields, which are decided already and which the kubelet would judge again at a boot without API, and
 /// the group of pods that a scheduler places at once (of 1.35: `workloadRef`).
-pub(super) fn drop_placement(spec: &mut Object) {
+pub(super) fn drop_placement(ctx: &mut RenderContext<'_>, spec: &mut Object) {
+    for field in enforced_by_scheduler(spec) {
+        ctx.note(format!("spec.template.spec.{field}"), BY_SCHEDULER, "");
+    }
     for member in ["nodeSelector", "nodeName", "schedulingGates", "schedulingGroup", "workloadRef"] {
         spec.remove(member);
     }
@@ -45,6 +51,22 @@ pub(super) fn drop_placement(spec: &mut Object) {
     if affinity.values().all(Value::is_null) {
         spec.remove("affinity");
     }
+}
+
+/// The fields of `spec` that keep a pod from a node, or from all, by what only a scheduler compares it with.
+fn enforced_by_scheduler(spec: &Object) -> Vec<String> {
+    let is_set = |list: &Value| list.as_array().is_some_and(|list| !list.is_empty());
+    let required = |kind: &&str| spec.at(["affinity", kind, REQUIRED]).is_some_and(is_set);
+    let affinities = ["podAffinity", "podAntiAffinity"].into_iter().filter(required);
+    let mut fields: Vec<String> = affinities.map(|kind| format!("affinity.{kind}.{REQUIRED}")).collect();
+    let spreads = |constraint: &Value| constraint.str_at("whenUnsatisfiable") == "DoNotSchedule";
+    if spec.list_at("topologySpreadConstraints").iter().any(spreads) {
+        fields.push("topologySpreadConstraints".to_owned());
+    }
+    if spec.get("schedulingGates").is_some_and(is_set) {
+        fields.push("schedulingGates".to_owned());
+    }
+    fields
 }
 
 /// Adds the tolerations that upstream adds to every daemon.
@@ -135,7 +157,13 @@ fn take_over(ctx: &mut RenderContext<'_>, spec: &mut Object, kind: Kind, name: &
 pub(super) fn overhead(ctx: &mut RenderContext<'_>, spec: &mut Object) {
     let class = spec.text_at("runtimeClassName");
     let fixed = match class.map(|class| (class, ctx.look_up(Kind::RuntimeClass, class))) {
-        Some((_, Lookup::Present(object))) => object.at(["overhead", "podFixed"]),
+        Some((class, Lookup::Present(object))) => {
+            if object.at(["scheduling", "nodeSelector"]).is_some_and(|nodes| *nodes != json!({})) {
+                let reason = format!("scheduling.nodeSelector of RuntimeClass {class}: {BY_SCHEDULER}");
+                ctx.note("spec.template.spec.runtimeClassName", reason, "write it into the template's nodeSelector");
+            }
+            object.at(["overhead", "podFixed"])
+        }
         Some((class, Lookup::Absent | Lookup::Deleted(_))) => return ctx.lack("", Kind::RuntimeClass, class, ""),
         Some((class, Lookup::Unknown)) => return ctx.miss_in(Kind::RuntimeClass.as_str(), "", class, ""),
         None => None,

@@ -18,6 +18,7 @@ use serde_json::Value;
 use super::Limit;
 use super::MAX_DEPTH;
 use super::YamlError;
+use super::YamlFault;
 use super::rewrite::Rewrite;
 use super::scalar;
 use super::scalar::Scalar;
@@ -60,7 +61,7 @@ fn refuse_control_characters(text: &str, first_line: usize) -> Result<(), YamlEr
         line: first_line + before.bytes().filter(|byte| *byte == b'\n').count(),
         column: before[line_start..].chars().count() + 1,
         message: format!("control characters are not allowed: U+{:04X}", u32::from(character)),
-        is_over: false,
+        fault: YamlFault::Syntax,
     })
 }
 
@@ -156,14 +157,14 @@ impl<'a> Composer<'a> {
             }
             None => {
                 let message = "the document ends too early".into();
-                Err(YamlError { line: self.first_line, column: 1, message, is_over: false })
+                Err(YamlError { line: self.first_line, column: 1, message, fault: YamlFault::Syntax })
             }
         }
     }
 
     fn error(&self, at: Marker, message: impl Into<String>) -> YamlError {
         let line = self.first_line + at.line().saturating_sub(1);
-        YamlError { line, column: at.col() + 1, message: message.into(), is_over: false }
+        YamlError { line, column: at.col() + 1, message: message.into(), fault: YamlFault::Syntax }
     }
 
     /// Refuses a document that exceeds [`Limit`] once its aliases are expanded.
@@ -172,7 +173,7 @@ impl<'a> Composer<'a> {
             [("keys and values", self.nodes, self.limit.nodes), ("bytes of text", self.bytes, self.limit.bytes)];
         let Some((what, _, most)) = counts.into_iter().find(|(_, count, most)| count > most) else { return Ok(()) };
         let message = format!("the document unfolds to more than {most} {what}");
-        Err(YamlError { is_over: true, ..self.error(at, message) })
+        Err(YamlError { fault: YamlFault::TooLarge, ..self.error(at, message) })
     }
 
     fn node(&mut self, event: Event<'a>, span: Span, depth: usize) -> Result<Composed, YamlError> {
@@ -298,7 +299,8 @@ impl<'a> Composer<'a> {
                 YamlNode::Value(_) => return Err(self.error(at, "a map or a list is no key")),
             };
             if !own.insert(name.clone()) {
-                return Err(self.error(at, format!("key {name:?} is set twice")));
+                let error = self.error(at, format!("key {name:?} is set twice"));
+                return Err(YamlError { fault: YamlFault::KeySetTwice, ..error });
             }
             let value = self.value(value)?;
             map.insert(name, value);

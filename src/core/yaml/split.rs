@@ -4,6 +4,7 @@
 use std::borrow::Cow;
 
 use super::YamlError;
+use super::YamlFault;
 
 /// The text of one document.
 pub(super) struct Chunk<'a> {
@@ -29,7 +30,7 @@ pub(super) fn documents(text: &str, first_line: usize) -> Vec<Chunk<'_>> {
                     line,
                     column: 4,
                     message: format!("invalid document separator: only a comment may follow ---, not {after:?}"),
-                    is_over: false,
+                    fault: YamlFault::Syntax,
                 });
                 start_line = line;
             } else {

@@ -14,6 +14,7 @@ use serde_json::Value;
 
 use super::Document;
 use super::YamlError;
+use super::YamlFault;
 use super::number;
 
 /// Reads JSON documents from the head of `text` into `documents`.
@@ -43,11 +44,11 @@ pub(super) fn read_stream<'a>(text: &'a str, documents: &mut Vec<Document>) -> (
                     line: line + failure.line.saturating_sub(1),
                     column: failure.column.max(1),
                     message: failure.message,
-                    is_over: false,
+                    fault: failure.refused.unwrap_or(YamlFault::Syntax),
                 };
                 // After a second JSON document the text is not taken for YAML any more; and content that
                 // JSON refuses must not be read as YAML.
-                if documents.len() > 1 || !failure.syntax {
+                if documents.len() > 1 || failure.refused.is_some() {
                     documents.push(Document { line, value: Err(error) });
                     return ("", line, None);
                 }
@@ -65,18 +66,19 @@ struct JsonFailure {
     line: usize,
     column: usize,
     message: String,
-    syntax: bool,
+    /// Why well-formed JSON is refused, if it is.
+    refused: Option<YamlFault>,
 }
 
 fn read_one(text: &str) -> Result<(Value, usize), JsonFailure> {
-    let refused = Cell::new(false);
+    let refused = Cell::new(None);
     let mut stream = serde_json::Deserializer::from_str(text);
     // StreamDeserializer would do, but takes no seed, and the seed is what finds a key that is set twice.
     let value = Strict { refused: &refused, depth: 0 }.deserialize(&mut stream).map_err(|error| JsonFailure {
         line: error.line(),
         column: error.column(),
         message: without_place(&error.to_string()),
-        syntax: !refused.get(),
+        refused: refused.get(),
     })?;
     let mut end = stream.into_iter::<serde::de::IgnoredAny>();
     // The offset is that of the first document's end: nothing was read after it.
@@ -95,14 +97,14 @@ fn without_place(message: &str) -> String {
 
 #[derive(Clone, Copy)]
 struct Strict<'a> {
-    refused: &'a Cell<bool>,
+    refused: &'a Cell<Option<YamlFault>>,
     depth: usize,
 }
 
 impl<'a> Strict<'a> {
     fn deeper<E: Error>(self) -> Result<Self, E> {
         if self.depth >= super::MAX_DEPTH {
-            self.refused.set(true);
+            self.refused.set(Some(YamlFault::Syntax));
             return Err(E::custom(format!("nested more than {} levels deep", super::MAX_DEPTH)));
         }
         Ok(Self { depth: self.depth + 1, ..self })
@@ -166,7 +168,7 @@ impl<'de> Visitor<'de> for Strict<'_> {
         let mut map = Map::new();
         while let Some(key) = access.next_key::<String>()? {
             if map.contains_key(&key) {
-                self.refused.set(true);
+                self.refused.set(Some(YamlFault::KeySetTwice));
                 return Err(A::Error::custom(format!("key {key:?} is set twice")));
             }
             let value = access.next_value_seed(seed)?;

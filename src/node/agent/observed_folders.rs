@@ -24,6 +24,9 @@ use crate::node::recording::marks;
 
 use super::versioned_objects::Versioned;
 
+/// How many notes on the folders are given.
+const NOTES: usize = 20;
+
 /// The folders of DaemonSet files.
 #[derive(Clone, Debug, Default, serde::Serialize, serde::Deserialize)]
 pub(super) struct ObservedFolders {
@@ -106,6 +109,14 @@ impl ObservedFolders {
 
     fn defining(&self, reference: &ObjectRef) -> Option<&Arc<FileView>> {
         self.view.files.iter().rev().find(|file| file.objects.iter().any(|(r, _)| r == reference))
+    }
+
+    /// What of the folders is not read: the first of that, and how much there is besides.
+    pub(super) fn notes(&self) -> Vec<String> {
+        let notes = &self.view.notes;
+        let more = notes.len().saturating_sub(NOTES);
+        let more = (more > 0).then(|| format!("{more} more names in the folders are ignored or passed over"));
+        notes.iter().take(NOTES).cloned().chain(more).collect()
     }
 
     /// What is wrong with `key` in the files; where no file names it, what may hide it.

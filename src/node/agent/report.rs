@@ -113,9 +113,10 @@ impl Reporter {
         self.reported.pass(decision, outcome, api, &self.node, now);
     }
 
-    /// Logs problems that are new, or gone.
-    pub(super) fn log_problems(&mut self, problems: &[Problem]) {
+    /// Logs problems that are new, or gone, and what of the folders is newly ignored.
+    pub(super) fn log_problems(&mut self, problems: &[Problem], ignored: Vec<String>) {
         self.reported.problems(problems);
+        self.reported.ignored(ignored);
     }
 
     /// A pass has ended.
@@ -179,6 +180,7 @@ impl ReportInputs<'_> {
             changes: changes(plan).into_iter().chain(waiting).collect(),
             held: held(plan, self.is_running()),
             problems: self.last.problems.iter().cloned().chain(self.api_problems()).chain(failures).collect(),
+            notes: observation.folders.notes(),
             left_alone: self.left_alone(),
         }
     }

@@ -67,12 +67,14 @@ pub(super) async fn signal(signals: &mut Option<Signals>) -> SignalCommand {
     }
 }
 
-/// Waits for a request of the socket; for ever without one.
+/// Waits for a request of the socket whose client still waits; for ever without one.
 pub(super) async fn request(asked: &mut Option<mpsc::Receiver<SocketRequest>>) -> SocketRequest {
-    if let Some(asked) = asked
-        && let Some(request) = asked.recv().await
-    {
-        return request;
+    if let Some(asked) = asked {
+        while let Some(request) = asked.recv().await {
+            if !request.reply.is_closed() {
+                return request;
+            }
+        }
     }
     std::future::pending().await
 }
@@ -130,7 +132,22 @@ pub(super) async fn bound(bound: Option<Instant>) {
 
 #[cfg(test)]
 mod tests {
+    use tokio::sync::oneshot;
+
     use super::*;
+    use crate::node::socket::SocketOperation;
+
+    #[tokio::test]
+    async fn a_request_whose_client_has_gone_is_skipped() {
+        let (sender, receiver) = mpsc::channel(2);
+        let (gone, waits) = (oneshot::channel(), oneshot::channel());
+        drop(gone.1);
+        let requests = [(SocketOperation::Plan, gone.0), (SocketOperation::Status, waits.0)];
+        for (request, reply) in requests {
+            sender.send(SocketRequest { request, reply }).await.unwrap();
+        }
+        assert_eq!(request(&mut Some(receiver)).await.request, SocketOperation::Status);
+    }
 
     /// Writes without end, a change each millisecond.
     async fn write_on(sender: watch::Sender<u64>) {

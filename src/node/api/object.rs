@@ -3,6 +3,8 @@
 //! Owns the deserialisation and the reduction, so that an unknown object is still an object, and memory holds only
 //! what decisions need.
 
+pub(super) mod pending;
+
 use std::borrow::Cow;
 use std::fmt;
 
@@ -281,33 +283,6 @@ fn container_status(status: &Value) -> Value {
     }
     status
 }
-
-/// A pod of `daemon` for `node` that the scheduler could not bind; none that is going. Which node it is for, the affinity says
-/// that the DaemonSet controller sets (`util.GetTargetNodeName`).
-pub(super) fn keep_pending(value: &Value, daemon: &ObjectKey, node: &str) -> Option<Value> {
-    let is = |c: &Value, name: &str, text: &str| c.str_at(name) == text;
-    let refused =
-        |c: &&Value| is(c, "type", "PodScheduled") && is(c, "status", "False") && is(c, "reason", "Unschedulable");
-    value.list_at(["status", "conditions"]).iter().find(refused)?;
-    let affinity = value.at(["spec", "affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution"])?;
-    let fields = affinity.list_at("nodeSelectorTerms").iter().flat_map(|term| term.list_at("matchFields"));
-    let of_name = |f: &&Value| is(f, "key", "metadata.name") && is(f, "operator", "In");
-    fields.filter(of_name).find_map(|f| f.text_at(["values", "0"])).filter(|target| *target == node)?;
-    let owns = |owner: &&Value| {
-        is(owner, "kind", "DaemonSet")
-            && is(owner, "name", &daemon.name)
-            && owner.flag_at(["controller"])
-            && owner.str_at("uid").len() <= LONGEST_UID
-    };
-    let metadata = value.get("metadata").filter(|metadata| metadata.get("deletionTimestamp").is_none())?;
-    let owner = pick(metadata.list_at("ownerReferences").iter().find(owns)?, &["kind", "name", "uid", "controller"]);
-    let mut kept = pick(metadata, &["name", "namespace", "uid"]);
-    kept["ownerReferences"] = json!([owner]);
-    Some(json!({"metadata": kept}))
-}
-
-/// The UIDs of the API server's objects are shorter; what an owner reference calls one may be anything.
-const LONGEST_UID: usize = 64;
 
 /// How deep a referenced object is kept: a checkpoint nests it a few levels deeper and can be read back to 127.
 /// Nothing that is read lies below the eighth level.

@@ -88,7 +88,7 @@ pub(in crate::node) static KUBELET_POD: FieldSelection = Of(&[
     ("status", STATUS),
 ]);
 
-/// What is read of pods that wait for a node: whose each is, and for which node.
+/// What is read of pods that wait for a node: whose each is, for which node, and why it waits.
 static PENDING_POD: FieldSelection = Of(&[
     ("kind", All),
     ("apiVersion", All),
@@ -105,7 +105,7 @@ static PENDING_POD: FieldSelection = Of(&[
         ]),
     ),
     ("spec", Of(&[("affinity", Of(&[("nodeAffinity", Of(&[(REQUIRED, Of(&[("nodeSelectorTerms", OF_TERM)]))]))]))])),
-    ("status", Of(&[("conditions", Of(&[("type", All), ("status", All), ("reason", All)]))])),
+    ("status", Of(&[("conditions", Of(&[("type", All), ("status", All), ("reason", All), ("message", All)]))])),
     ("message", All),
     ("reason", All),
     ("code", All),

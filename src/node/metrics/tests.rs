@@ -33,6 +33,7 @@ fn pass() -> Pass {
         agent,
         daemons: Vec::new(),
         problems: Vec::new(),
+        notes: Vec::new(),
         left_alone: Vec::new(),
         refused: Vec::new(),
     };

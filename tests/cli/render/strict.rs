@@ -38,9 +38,34 @@ fn strict_says_what_it_refuses() {
         (
             1,
             "error: kube-system/cni waits for ConfigMap kube-system/cni, which --strict refuses\n\
-             hint: give what it waits for with -f, or leave out --strict\n"
+             hint: give the ConfigMap with -f, or leave out --strict\n"
         )
     );
+}
+
+#[test]
+fn strict_refuses_no_token_which_only_a_cluster_has() {
+    let of_account = GOOD
+        .replace("      automountServiceAccountToken: false\n", "")
+        .replace("configMap: {name: cni}", "emptyDir: {}");
+    let objects = "{apiVersion: v1, kind: ServiceAccount, metadata: {name: default, namespace: kube-system}}\n---\n\
+                   {apiVersion: v1, kind: ConfigMap, metadata: {name: kube-root-ca.crt, namespace: kube-system}, data: {ca.crt: x}}\n---\n\
+                   {apiVersion: v1, kind: Service, metadata: {name: kubernetes, namespace: default}, spec: {clusterIP: 10.0.0.1, ports: [{name: https, port: 443}]}}\n";
+    let of_host = of_account.replace("    spec:\n", "    spec:\n      hostNetwork: true\n");
+    let scratch = Scratch::new(&[("a.yaml", &of_account), ("b.yaml", &of_host), ("objects.yaml", objects)]);
+    let strict = |file: &str, more: &[&str]| {
+        let files = [scratch.text(file), scratch.text("objects.yaml")];
+        run(["render", "--node-name", "n1", "--strict", "-f", &files[0], &files[1]].iter().chain(more))
+    };
+    let rendered = strict("a.yaml", &[]);
+    assert_eq!(rendered.code, 0, "{rendered:?}");
+    assert!(rendered.err.contains("waits for ServiceAccountToken kube-system/default"), "{rendered:?}");
+    let refused = strict("b.yaml", &[]);
+    assert!(
+        refused.code == 1 && refused.err.contains("hint: give --api-endpoint, or leave out --strict"),
+        "{refused:?}"
+    );
+    assert_eq!(strict("b.yaml", &["--api-endpoint", "10.0.0.9:6443"]).code, 0);
 }
 
 #[test]

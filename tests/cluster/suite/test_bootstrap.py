@@ -1,6 +1,7 @@
 """A bootstrap daemon on one real kubelet: it bridges, makes way, and returns while the stock pod cannot come."""
 
 import os
+import re
 import time
 
 from kit import agent
@@ -116,7 +117,30 @@ class Bootstrap(Story):
         until(lambda: not self.static("late"), SOON, "ours makes way again")
         until(lambda: [c[0] for c in self.cri.of("late-")] == [pod["metadata"]["name"] for pod in self.stock("late")], SOON, "the stock pod alone runs")
 
-    def test_6_a_cold_boot_without_an_api_server_starts_it_again(self):
+    def test_6_a_pod_that_can_never_be_bound_ends_nothing_for_long(self):
+        """The scheduler names the port that ours holds first, and only without ours what the node does not have."""
+        self.cluster.stop("scheduler")
+        needs = {"resources": {"limits": {"example.com/nic": "1"}}}
+        port = {"ports": [{"containerPort": 4723, "hostPort": 4723}]}
+        for name, more in (("nic", {}), ("both", port)):
+            self.admin.apply(daemonset(name, NAMESPACE, {"command": SLEEP} | needs | more, BOOTSTRAP, terminationGracePeriodSeconds=1))
+        first = {name: self.one(name) for name in ("nic", "both")}
+        for name in first:
+            until(lambda name=name: self.stock(name), SOON, "the controller has made its pod")
+        self.cluster.start_scheduler()
+        until(lambda: not self.static("both"), SOON, "ours makes way for what may need its port")
+        status = lambda: self.agent.cli("status").stdout
+        until(lambda: re.search(r"/both .*standing by.*Insufficient example.com/nic", status()), SOON, "the status quotes the scheduler")
+        until(lambda: self.static("both"), SOON, "ours returns")
+        until(lambda: [c for c in self.cri.of("both-") if c[0] != first["both"][0]], SOON, "it runs again")
+        self.assertRegex(status(), r"pod nic-\S+ does not take over: the scheduler cannot bind it \(.*Insufficient example.com/nic")
+        self.assertEqual(self.cri.of("nic-"), [first["nic"]], "the end of the other would help nobody")
+        never(lambda: not self.static("both"), LASTS, "it went again for the same pod")
+        for name in first:
+            self.admin.delete("daemonsets", name, NAMESPACE)
+            until(lambda name=name: not self.cri.of(f"{name}-"), SOON, "it is gone")
+
+    def test_7_a_cold_boot_without_an_api_server_starts_it_again(self):
         """Another boot, by the agent's own reckoning: the record of the hand-over is of an older one."""
         self.cluster.stop("api")
         self.addCleanup(self.cluster.start_api)

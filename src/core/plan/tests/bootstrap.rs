@@ -20,7 +20,13 @@ fn desired() -> Desired {
 }
 
 fn pod(ready: bool) -> StockPod {
-    StockPod { name: "net-x7f2k".to_owned(), uid: "s".to_owned(), ready, runs: ready }
+    StockPod { name: "net-x7f2k".to_owned(), uid: "s".to_owned(), ready, runs: ready, unbound: None }
+}
+
+/// One that the scheduler could not bind.
+fn unbound(may_end_with_instance: bool) -> StockPod {
+    let message = "0/1 nodes are available: 1 of them has something".to_owned();
+    StockPod { unbound: Some(Unbound { message, may_end_with_instance }), ..pod(false) }
 }
 
 /// An instance that has made way for a pod that has not been Ready.
@@ -110,6 +116,73 @@ fn the_instance_returns_where_the_stock_pod_cannot_come() {
     assert_eq!(bench.pass(&desired()), NONE, "and stays");
     bench.world.stock = Some(Stock::Here(pod(true)));
     assert_eq!(bench.pass(&desired()), ["end uid-a-1"], "until the pod can");
+}
+
+#[test]
+fn the_instance_goes_on_where_its_end_would_not_help_the_stock_pod() {
+    let mut bench = Bench::running("a");
+    bench.world.stock = Some(Stock::Here(unbound(false)));
+    assert_eq!(bench.pass(&desired()), NONE);
+    let notes = bench.plan(&desired()).summary.notes;
+    assert!(notes.iter().any(|note| note.to_string().contains("1 of them has something")), "{notes:?}");
+    bench.world.stock = Some(Stock::Here(unbound(true)));
+    assert_eq!(bench.pass(&desired()), ["end uid-a-0"], "it may be what is in its way");
+}
+
+#[test]
+fn the_instance_returns_once_where_the_scheduler_cannot_bind_the_stock_pod_without_it() {
+    let returned = || {
+        let mut bench = Bench::running("a");
+        bench.world.stock = Some(Stock::Here(unbound(true)));
+        assert_eq!(bench.pass(&desired()), ["end uid-a-0"]);
+        bench.now += ms(1);
+        bench.world.stock = Some(Stock::Here(unbound(false)));
+        assert_eq!(bench.pass(&desired()), NONE, "what the scheduler says may be older than the end");
+        bench.world.running.clear();
+        bench.now += GONE_AFTER;
+        assert_eq!(bench.pass(&desired()), ["finish uid-a-0"]);
+        let plan = bench.plan(&desired());
+        assert_eq!((plan.summary.state, plan.wake_at), (State::StandingBy, Some(bench.now + MISSING)));
+        assert_eq!(bench.pass(&desired()), NONE);
+        bench.now += MISSING - ms(1);
+        assert_eq!(bench.pass(&desired()), NONE);
+        bench.now += ms(1);
+        assert_eq!(bench.pass(&desired()), ["start uid-a-1"]);
+        bench.world.stock = Some(Stock::Here(unbound(true)));
+        bench
+    };
+    let mut bench = returned();
+    for _ in 0..2 {
+        bench.now += MISSING;
+        assert_eq!(bench.pass(&desired()), NONE, "it has been tried");
+    }
+    bench.world.stock = Some(Stock::Here(StockPod { uid: "t".to_owned(), ..unbound(true) }));
+    assert_eq!(bench.pass(&desired()), ["end uid-a-1"], "another pod may fit");
+    let mut bench = returned();
+    bench.boot = "boot-2".to_owned();
+    assert_eq!(bench.pass(&desired()), ["end uid-a-1"], "in another boot it may fit");
+    let mut bench = returned();
+    bench.world.stock = Some(Stock::Here(pod(false)));
+    assert_eq!(bench.pass(&desired()), ["end uid-a-1"], "it is bound now");
+}
+
+#[test]
+fn the_instance_returns_where_the_stock_pod_goes_and_none_follows() {
+    let mut bench = handed_over();
+    bench.world.stock = Some(Stock::Absent);
+    assert_eq!(bench.pass(&desired()), NONE);
+    bench.now += MISSING - ms(1);
+    assert_eq!(bench.pass(&desired()), NONE, "another may come");
+    bench.now += ms(1);
+    assert_eq!(bench.pass(&desired()), ["start uid-a-1"]);
+    let mut bench = handed_over();
+    bench.world.stock = Some(Stock::Here(pod(true)));
+    assert_eq!(bench.pass(&desired()), NONE);
+    bench.world.stock = Some(Stock::Absent);
+    for _ in 0..2 {
+        assert_eq!(bench.pass(&desired()), NONE, "it has been ready");
+        bench.now += MISSING;
+    }
 }
 
 #[test]

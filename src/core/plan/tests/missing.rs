@@ -1,5 +1,6 @@
 use super::*;
 use crate::core::cluster::node_daemons::MissingReport;
+use crate::core::plan::instance::describe;
 
 fn of_api(image: &str) -> DaemonSet {
     DaemonSet { source: Source::Api, uid: Some("u".into()), ..daemon_set(image) }
@@ -112,4 +113,14 @@ fn what_the_revision_that_runs_lacks_is_not_said_of_another() {
     first.world.needs.insert("b".to_owned(), (reference(), Some(held(false))));
     let plan = first.plan(&wanted(&of_api("b")));
     assert_eq!((plan.summary.state, plan.summary.missing), (State::Waiting, None));
+}
+
+#[test]
+fn two_tokens_of_one_account_are_told_apart() {
+    let token = |audience: &str| {
+        let [kind, namespace, name] = ["ServiceAccountToken", "a", "sa"].map(str::to_owned);
+        describe(&Missing { kind, namespace, name, key: audience.to_owned() })
+    };
+    assert_eq!(token(""), "a token of ServiceAccount a/sa");
+    assert_eq!(token("vault"), "a token of ServiceAccount a/sa for vault");
 }

@@ -80,5 +80,7 @@ fn resources_of_containers_are_computed_as_the_kubelet_does() {
         fixture.daemon_set.template["spec"]["containers"][0]["resources"] = resources.clone();
         let found = fixture.render().ok().map(|pod| files(&pod, "data")[0].1.clone());
         assert_eq!(found.as_deref(), expected, "{resource} in {divisor}");
+        let hint = fixture.render().err().and_then(|refused| refused.errors[0].hint.clone());
+        assert!(hint.is_none_or(|hint| hint.starts_with("set the container's limit, or ")), "{resource}");
     }
 }

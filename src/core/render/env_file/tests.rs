@@ -122,8 +122,10 @@ fn an_older_kubelet_is_named_as_the_reason() {
     let mut fixture = fixture(b"secret");
     fixture.options.kubelet_version = Some((1, 34));
     assert!(fixture.refused()[0].ends_with("which needs a kubelet of 1.35 or later"));
-    let hint = fixture.render().unwrap_err().errors[0].hint.clone().unwrap();
-    assert!(hint.contains("inline-secret-env"), "{hint}");
+    let hint = |fixture: &Fixture| fixture.render().unwrap_err().errors[0].hint.clone().unwrap();
+    let of_kubelet = hint(&fixture);
+    assert!(of_kubelet.starts_with("use a kubelet of 1.35 or later, ") && of_kubelet.contains("inline-secret-env"));
+    assert!(hint(&self::fixture(b"it's")).starts_with("change the value, or "));
 }
 
 #[test]

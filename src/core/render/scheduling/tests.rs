@@ -1,6 +1,7 @@
 use serde_json::Value;
 use serde_json::json;
 
+use super::REQUIRED;
 use crate::core::model::Kind;
 use crate::core::model::ObjectRef;
 use crate::core::render::fixture::Fixture;
@@ -25,8 +26,37 @@ fn what_placement_has_decided_is_left_out() {
     for member in ["nodeSelector", "nodeName", "schedulingGates", "affinity"] {
         assert_eq!(pod.pod["spec"].get(member), None, "{member}");
     }
+    assert_eq!(
+        pod.notes.iter().map(|note| note.field.as_str()).collect::<Vec<_>>(),
+        ["spec.template.spec.schedulingGates"]
+    );
     let fixture = pod_spec(json!({"affinity": {"nodeAffinity": {}, "podAntiAffinity": {"x": 1}}}));
     assert_eq!(spec(&fixture.rendered(), "/affinity"), &json!({"podAntiAffinity": {"x": 1}}));
+}
+
+#[test]
+fn what_only_a_scheduler_enforces_is_noted_once_for_each_kind() {
+    let term = json!({"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"a": "b"}}});
+    let of = |required: Value, preferred: Value| json!({REQUIRED: required, "preferredDuringSchedulingIgnoredDuringExecution": preferred});
+    let spread = |otherwise: &str| json!({"maxSkew": 1, "topologyKey": "z", "whenUnsatisfiable": otherwise, "labelSelector": {"matchLabels": {"a": "b"}}});
+    let notes = |spec: Value| -> Vec<String> {
+        let notes = pod_spec(spec).rendered().notes;
+        assert!(notes.iter().all(|note| note.reason.contains("only a scheduler enforces this")));
+        notes.into_iter().map(|note| note.field.trim_start_matches("spec.template.spec.").to_owned()).collect()
+    };
+    let enforced = json!({
+        "affinity": {"podAffinity": of(json!([term, term]), json!([])), "podAntiAffinity": of(json!([term]), json!([]))},
+        "topologySpreadConstraints": [spread("ScheduleAnyway"), spread("DoNotSchedule")],
+    });
+    let affinities = ["podAffinity", "podAntiAffinity"].map(|kind| format!("affinity.{kind}.{REQUIRED}"));
+    assert_eq!(notes(enforced), [&affinities[0], &affinities[1], "topologySpreadConstraints"]);
+    let preferred = json!([{"weight": 1, "podAffinityTerm": term}]);
+    assert_eq!(
+        notes(
+            json!({"affinity": {"podAffinity": of(json!([]), preferred)}, "topologySpreadConstraints": [spread("ScheduleAnyway")]})
+        ),
+        [""; 0]
+    );
 }
 
 #[test]
@@ -129,6 +159,13 @@ fn the_runtime_class_gives_the_overhead() {
     let pod = fixture.rendered();
     assert_eq!(spec(&pod, "/overhead"), &json!({"cpu": "250m"}));
     assert_eq!(spec(&pod, "/runtimeClassName"), &json!("kata"));
+    assert!(pod.notes.is_empty());
+    let nodes = |selector: Value| json!({"scheduling": {"nodeSelector": selector}});
+    for (selector, notes) in [(json!({"kata": "yes"}), 1), (json!({}), 0)] {
+        fixture.objects.objects.insert(class.clone(), nodes(selector));
+        let pod = fixture.rendered();
+        assert_eq!(pod.notes.len(), notes, "{:?}", pod.notes);
+    }
     assert!(waiting(&pod).is_empty());
 
     fixture.objects.objects.insert(class, json!({"handler": "kata"}));

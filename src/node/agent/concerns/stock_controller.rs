@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
+use crate::core::json::Json;
 use crate::core::json::condition;
 use crate::core::json::is_condition_true;
 use crate::core::knowledge::Knowledge;
@@ -18,9 +19,12 @@ use crate::core::pass::Plan;
 use crate::core::plan::Evidence;
 use crate::core::plan::Stock;
 use crate::core::plan::StockPod;
+use crate::core::plan::Unbound;
+use crate::core::quantity::parse_json;
 use crate::core::record::HandOver;
 use crate::core::time::Span;
 use crate::core::time::Timestamp;
+use crate::core::upstream::scheduler;
 use crate::node::api::Entry;
 use crate::node::api::EventKind;
 use crate::node::api::Scope;
@@ -68,14 +72,31 @@ pub(in super::super) fn stock(
     let bound = bound.map(|(_, entry)| *entry).find(|entry| is_stock(&entry.value, daemon_set));
     let pending = api.pending.iter().filter(|((of, _), _)| *of == daemon_set.key).map(|(_, entry)| entry);
     let waits = pending.into_iter().find(|entry| is_stock(&entry.value, daemon_set));
-    let Some(entry) = bound.or(waits) else { return Stock::Absent };
+    let (entry, unbound) = match (bound, waits) {
+        (Some(bound), _) => (bound, None),
+        (None, Some(waits)) => (waits, Some(unbound(&waits.value, api))),
+        (None, None) => return Stock::Absent,
+    };
     let text = |pointer: &str| entry.value.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned();
     Stock::Here(StockPod {
         name: text("/metadata/name"),
         uid: text("/metadata/uid"),
         ready: is_ready(&entry.value, observation),
         runs: evidence::has_started(&entry.value),
+        unbound,
     })
+}
+
+/// Why the scheduler could not bind the pod.
+fn unbound(pod: &Value, api: &Snapshot) -> Unbound {
+    let allocatable = api.node.as_ref().and_then(|node| node.value.at(["status", "allocatable"]));
+    let offers = |resource: &str| {
+        let amount = allocatable.and_then(|list| parse_json(list.get(resource)?));
+        amount.is_some_and(|amount| amount.milli_value() > 0)
+    };
+    let message = condition(pod, "PodScheduled").map(|c| c.str_at("message")).unwrap_or_default();
+    let may_end_with_instance = scheduler::may_fit_without_another(message, offers);
+    Unbound { message: message.to_owned(), may_end_with_instance }
 }
 
 /// Whether the pod has become Ready in this boot: the API server remembers how it was before.
@@ -132,10 +153,12 @@ impl StockController {
         events
     }
 
-    /// Watches stock pods that cannot be bound, for the daemons that bridge.
+    /// Watches stock pods that cannot be bound, for the daemons that bridge or have handed over to one that has not been
+    /// Ready.
     pub(in super::super) fn requests(&self, plan: &Plan, definitions: &ApiDefinitions) -> Vec<Request> {
         let bridges = |d: &&crate::core::plan::DaemonPlan| {
-            d.summary.mode == Some(Mode::Bootstrap) && d.record.live().next().is_some()
+            let is_open = d.record.hand_over.as_ref().is_some_and(|hand_over| !hand_over.done);
+            d.summary.mode == Some(Mode::Bootstrap) && (is_open || d.record.live().next().is_some())
         };
         let selector = |key: &ObjectKey| Some((key.clone(), labels(&definitions.get(key)?.selector)));
         let wanted: BTreeMap<ObjectKey, String> =

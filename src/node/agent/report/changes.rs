@@ -82,7 +82,10 @@ pub(super) fn tokens(plan: &Plan, observation: &Observation, node_uid: Option<&s
             Some(PlannedChange {
                 namespace: daemon.key.namespace.clone(),
                 name: daemon.key.name.clone(),
-                action: format!("request a token of ServiceAccount {}", request.service_account),
+                action: match request.audience.as_str() {
+                    "" => format!("request a token of ServiceAccount {}", request.service_account),
+                    audience => format!("request a token of ServiceAccount {} for {audience}", request.service_account),
+                },
                 reason,
             })
         })

@@ -41,6 +41,7 @@ pub(super) struct Reported {
     /// Daemons that have begun on this node and have not left it.
     here: BTreeSet<ObjectKey>,
     problems: Vec<Problem>,
+    ignored: Vec<String>,
 }
 
 /// The last text about each waiting daemon, and when it was written. The missing objects change with every answer of the
@@ -125,6 +126,14 @@ impl Reported {
             tracing::info!(target: STATE, object = problem.object, "{}: no longer: {}", problem.object, problem.reason);
         }
         self.problems = problems.to_vec();
+    }
+
+    /// Logs what of the folders is newly ignored.
+    pub(super) fn ignored(&mut self, ignored: Vec<String>) {
+        for note in ignored.iter().filter(|note| !self.ignored.contains(note)) {
+            tracing::info!(target: STATE, "{note}");
+        }
+        self.ignored = ignored;
     }
 }
 

@@ -67,6 +67,7 @@ impl Reporter {
             },
             daemons,
             problems,
+            notes: view.last.observation.folders.notes(),
             left_alone: view.left_alone(),
         }
     }

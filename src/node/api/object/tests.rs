@@ -103,31 +103,3 @@ fn what_is_kept_of_an_object_fits_into_a_checkpoint() {
     let saved = serde_json::to_vec(&json!({"objects": [["reference", keep_all(object(120))]]})).unwrap();
     assert!(serde_json::from_slice::<Value>(&saved).is_ok());
 }
-
-#[test]
-fn a_pod_that_waits_is_one_of_this_daemon_for_this_node() {
-    let pod = || {
-        let term = json!({"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n"]}]});
-        json!({"metadata": {"name": "p", "namespace": "a", "uid": "u", "labels": {"x": "y"},
-                "ownerReferences": [{"kind": "DaemonSet", "name": "d", "uid": "o", "controller": true, "apiVersion": "apps/v1"}]},
-            "spec": {"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}}},
-            "status": {"conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]}})
-    };
-    let keep = |pod: &Value| keep_pending(pod, &ObjectKey::new("a", "d"), "n");
-    let owner = json!({"kind": "DaemonSet", "name": "d", "uid": "o", "controller": true});
-    let kept = json!({"metadata": {"name": "p", "namespace": "a", "uid": "u", "ownerReferences": [owner]}});
-    assert_eq!(keep(&pod()), Some(kept));
-    let terms = "/spec/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution/nodeSelectorTerms/0";
-    for (pointer, value) in [
-        (format!("{terms}/matchFields/0/values/0"), json!("other")),
-        ("/status/conditions/0/reason".to_owned(), json!("SchedulerError")),
-        ("/metadata/ownerReferences/0/name".to_owned(), json!("other")),
-        ("/metadata/ownerReferences/0/kind".to_owned(), json!("Job")),
-        ("/metadata/ownerReferences/0/controller".to_owned(), json!(false)),
-        ("/metadata/ownerReferences/0/uid".to_owned(), json!("x".repeat(LONGEST_UID + 1))),
-    ] {
-        let mut pod = pod();
-        *pod.pointer_mut(&pointer).unwrap() = value;
-        assert_eq!(keep(&pod), None, "{pointer}");
-    }
-}

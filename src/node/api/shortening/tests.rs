@@ -4,8 +4,8 @@ use serde_json::json;
 use super::*;
 use crate::core::field_filter::is_too_large;
 use crate::core::model::ObjectKey;
-use crate::node::api::object::keep_pending;
 use crate::node::api::object::keep_pod;
+use crate::node::api::object::pending::keep_pending;
 
 fn shortening(path: &str, selection: &Selection) -> Option<Shortening> {
     Shortening::of(&Request::get(path).body(()).expect("a request"), selection)

@@ -37,7 +37,7 @@ impl Watches {
                 resource: object::api_resource("", "Pod", "pods"),
                 namespace: Some(key.namespace.clone()),
                 config: if selector.is_empty() { config } else { config.labels(selector) },
-                keep: Box::new(move |pod| object::keep_pending(&pod, &daemon, &node)),
+                keep: Box::new(move |pod| object::pending::keep_pending(&pod, &daemon, &node)),
             };
             self.pending.insert(key.clone(), task.spawn(&self.context));
         }

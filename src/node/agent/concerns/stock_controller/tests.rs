@@ -54,7 +54,9 @@ fn look(api: &Snapshot) -> Stock {
 
 #[test]
 fn a_pod_of_the_daemon_set_that_is_no_mirror_pod_counts() {
-    let here = |ready| Stock::Here(StockPod { name: "net-1".to_owned(), uid: "s".to_owned(), ready, runs: false });
+    let here = |ready| {
+        Stock::Here(StockPod { name: "net-1".to_owned(), uid: "s".to_owned(), ready, runs: false, unbound: None })
+    };
     assert_eq!(look(&with(pod("d"), false)), here(false));
     assert_eq!(look(&with(pod("other"), false)), Stock::Absent);
     let mut mirror = pod("d");
@@ -81,7 +83,21 @@ fn a_pod_of_the_daemon_set_that_is_no_mirror_pod_counts() {
 
 #[test]
 fn one_that_cannot_be_bound_counts_where_it_is_of_this_daemon_set() {
-    assert!(matches!(look(&with(pod("d"), true)), Stock::Here(_)));
+    let mut pod_of = pod("d");
+    let says = |reason: &str| json!({"conditions": [{"type": "PodScheduled", "message": format!("0/1 nodes are available: {reason}.")}]});
+    let why = |pod: &Value, allocatable: Value| {
+        let mut api = with(pod.clone(), true);
+        api.node = Some(Entry { version: 1, value: Arc::new(json!({"status": {"allocatable": allocatable}})) });
+        let Stock::Here(StockPod { unbound: Some(unbound), .. }) = look(&api) else { panic!("it waits") };
+        unbound
+    };
+    pod_of["status"] = says("1 Insufficient a.b/c");
+    assert!(why(&pod_of, json!({"a.b/c": "1"})).may_end_with_instance);
+    assert!(!why(&pod_of, json!({"a.b/c": "0"})).may_end_with_instance);
+    let unknown = why(&pod_of, json!({}));
+    assert_eq!((unknown.may_end_with_instance, unknown.message.contains("a.b/c")), (false, true));
+    pod_of["status"] = says("1 Too many pods");
+    assert!(why(&pod_of, json!({})).may_end_with_instance);
     assert_eq!(look(&with(pod("other"), true)), Stock::Absent);
 }
 
