@@ -167,8 +167,8 @@ fn a_file_that_does_not_count_by_its_name_is_named() {
     let notes = node.ask(&["status", "--json"]).json()["notes"].as_array().map(Vec::len);
     assert_eq!(notes, Some(1));
     (0..30).for_each(|number| node.0.write(&format!("d/{number}.txt"), ""));
-    let told = node.ask(&["status"]);
-    assert!(told.out.contains("note: 11 more names in the folders are ignored"), "{}", told.out);
+    let status = node.ask(&["status"]);
+    assert!(status.out.contains("note: 11 more names in the folders are ignored"), "{}", status.out);
 }
 
 #[test]

@@ -41,7 +41,7 @@ impl Node {
         }
     }
 
-    /// Nothing tells that a file which cannot be read overrides the API's.
+    /// Nothing shows that a file which cannot be read overrides the API's.
     pub(crate) fn forget_overrides(&mut self) {
         let is_away = self.is_folder_away || self.is_wiped;
         for truth in self.daemons.iter_mut().filter(|truth| truth.overrides && (truth.is_hurt || is_away)) {
