@@ -79,7 +79,7 @@ async fn of_the_pods_that_wait_for_this_node_a_few_are_kept_and_no_more_of_each_
         let affinity =
             json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}});
         json!({"metadata": {"namespace": "default", "name": name, "uid": "p", "resourceVersion": "11", "ownerReferences": owners}, "spec": {"affinity": affinity},
-            "status": {"conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]}})
+            "status": {"conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "m"}]}})
     };
     let mut pods: Vec<Value> = (0..30).map(|number| pod(&format!("p{number:02}"), "n1", 5)).collect();
     pods.insert(0, pod("large", "n1", 2_000));
@@ -103,7 +103,8 @@ async fn of_the_pods_that_wait_for_this_node_a_few_are_kept_and_no_more_of_each_
     let owner = json!({"kind": "DaemonSet", "name": "net", "uid": "u", "controller": true});
     let metadata = json!({"namespace": "default", "name": "p00", "uid": "p", "ownerReferences": [owner]});
     let key = (daemon.clone(), ObjectKey::new("default", "p00"));
-    assert_eq!(*api.store().snapshot().pending[&key].value, json!({"metadata": metadata}));
+    let status = json!({"conditions": [{"type": "PodScheduled", "message": "m"}]});
+    assert_eq!(*api.store().snapshot().pending[&key].value, json!({"metadata": metadata, "status": status}));
 
     let modified = |object: Value| events.send(json!({"type": "MODIFIED", "object": object})).unwrap();
     let mut going = pod("p00", "n1", 1);
