@@ -17,6 +17,7 @@ use crate::node::fsx::Shared;
 use crate::node::fsx::Simulated;
 
 mod causes;
+mod lacking;
 
 type Record = BTreeMap<String, u64>;
 
