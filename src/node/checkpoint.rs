@@ -7,6 +7,7 @@
 //! lose it, but never its predecessor.
 
 mod error;
+mod file_name;
 mod format;
 #[cfg(test)]
 mod tests;
@@ -29,8 +30,8 @@ use crate::node::fsx::FsError;
 use crate::node::fsx::Owner;
 use crate::node::fsx::Shared;
 use crate::node::fsx::Stat;
-use crate::node::manifests::sha256;
 
+use file_name::file_name;
 use format::Encoded;
 use trust::refuse_unsafe;
 use trust::trusted;
@@ -40,9 +41,6 @@ pub use error::CheckpointError;
 pub use error::DamageCause;
 pub use error::Damaged;
 
-/// Names of records longer than this are shortened; with `.json` and `.bad-<n>` appended, a name stays below the file
-/// system limit of 255 bytes.
-const MAX_NAME: usize = 200;
 /// The most damaged versions of one record that are kept; a newer one replaces the last of them.
 const MAX_SET_ASIDE: u32 = 10;
 /// A record; written but not yet renamed to its own name; and its successor while that is being written.
@@ -388,21 +386,4 @@ fn is_whole(dir: &Dir, name: &str) -> Result<bool, FsError> {
         return Ok(false);
     }
     Ok(dir.open_file(name)?.map(|file| format::is_whole(&file)).transpose()?.unwrap_or(false))
-}
-
-/// The file of the record `name`: the name itself, or shortened with a hash if it is too long or not a plain file
-/// name.
-fn file_name(name: &str) -> String {
-    let plain = !name.is_empty() && !name.starts_with('.') && !name.contains(['/', '\0']);
-    if plain && name.len() <= MAX_NAME {
-        return format!("{name}.json");
-    }
-    let hash = &sha256(name.as_bytes())[..16];
-    let mut short: String = name.trim_start_matches('.').replace(['/', '\0'], "_");
-    let mut end = short.len().min(MAX_NAME - 1 - hash.len());
-    while !short.is_char_boundary(end) {
-        end -= 1;
-    }
-    short.truncate(end);
-    format!("{short}-{hash}.json")
 }

@@ -19,7 +19,6 @@ use daemonlet::simulation::Simulated;
 use super::api;
 use super::api::Reach;
 use super::kubelet::Kubelet;
-use super::kubelet::Manifest;
 use super::kubelet::RuntimeState;
 use super::moves::Draw;
 use super::moves::Fault;
@@ -312,12 +311,6 @@ impl Node {
     /// Whether the kubelet's root takes no data.
     pub(crate) fn takes_no_data(&self) -> bool {
         [Fault::PodsFull, Fault::PodsReadOnly, Fault::PodsBroken].iter().any(|fault| self.faults.contains(fault))
-    }
-
-    /// Whether the disk takes no instance in the place of this one.
-    pub(crate) fn has_no_room(&self, of: &Manifest) -> bool {
-        let is_full = |fault: Fault| self.faults.contains(&fault);
-        is_full(Fault::ManifestsFull) || is_full(Fault::PodsFull) && !of.volumes.is_empty()
     }
 
     /// Whether nothing new can be remembered.

@@ -117,7 +117,7 @@ impl Laws {
     fn ended_by_agent(&mut self, node: &mut Node, was: &Manifest) {
         let name = was.daemon.strip_prefix(&format!("{SPACE}/")).unwrap_or_default().to_owned();
         let steady = node.steady;
-        let is_full = node.has_no_room(was)
+        let is_full = has_no_room(node, was)
             && node.kubelet.pods.get(&was.uid).is_some_and(|p| matches!(p.phase, Phase::Running { .. }));
         let Some(daemon) = node.daemons.iter_mut().find(|daemon| daemon.name == name) else { return };
         if daemon.wanted() != Some(was.revision) {
@@ -218,4 +218,10 @@ impl Laws {
         }
         self.data_of(node, manifest);
     }
+}
+
+/// Whether the disk takes no instance in the place of this one.
+fn has_no_room(node: &Node, of: &Manifest) -> bool {
+    let is_full = |fault: Fault| node.faults.contains(&fault);
+    is_full(Fault::ManifestsFull) || is_full(Fault::PodsFull) && !of.volumes.is_empty()
 }

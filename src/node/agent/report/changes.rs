@@ -44,13 +44,11 @@ fn awaited(daemon: &DaemonPlan) -> Option<&String> {
 }
 
 fn hold(daemon: &DaemonPlan) -> HeldDaemon {
-    let is_asked = daemon.asks_runtime && daemon.summary.reason.is_empty();
-    let asked = || "the container runtime is asked first what runs".to_owned();
     HeldDaemon {
         namespace: daemon.key.namespace.clone(),
         name: daemon.key.name.clone(),
         state: daemon.summary.state,
-        reason: if is_asked { asked() } else { daemon.summary.reason.clone() },
+        reason: daemon.summary.reason.clone(),
         stale_volumes: daemon.summary.stale.clone(),
         wanted_revision: awaited(daemon).or(daemon.asks_runtime.then_some(&daemon.summary.revision)).cloned(),
         hint: Some(daemon.summary.hints.join("; ")).filter(|hint| !hint.is_empty()),
