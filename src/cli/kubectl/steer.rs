@@ -204,7 +204,8 @@ fn hold(current: &Current, key: &ObjectKey) -> Result<(String, String), CommandF
         return Err(refused(format!("revision {name} is {stopped}: there is no hold to end")).hint(&hint));
     }
     if let Some(why) = follow::unbounded(&current.daemon_set) {
-        let message = format!("{why}: nothing is rolled out, and a hold that has not begun would be over before it does");
+        let message =
+            format!("{why}: nothing is rolled out, and a hold that has not begun would be over before it does");
         return Err(refused(message).hint("correct the annotations first"));
     }
     match (current.annotation(STEPS), current.annotation(CANARY)) {

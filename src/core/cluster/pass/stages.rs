@@ -113,7 +113,8 @@ pub(super) fn stage(
     let is_away = rollout::is_outage(rules, facts) || rollout::is_silence(rules, facts);
     let (is_frozen, is_closed) = (advance == Advance::Held || is_away, advance == Advance::Closed);
     let unavailable = unavailable.as_str();
-    let of_nodes = StepFacts { desired, able, away, have, done, lost, unavailable, is_frozen, is_closed, promoted, now };
+    let of_nodes =
+        StepFacts { desired, able, away, have, done, lost, unavailable, is_frozen, is_closed, promoted, now };
     let (mut limit, state, look_again) = steps::course((&steps, text), &before, of_nodes);
     if advance == Advance::Held || is_closed && state.since.is_none() {
         return Stage { limit: Some(limit), ..Stage::default() };

@@ -211,12 +211,14 @@ fn a_step_and_a_partition_hold_once_nothing_is_on_its_way() {
     let two = StepLimit { nodes: 1, is_last: false, text: "step 1 of 2".to_owned() };
     let steps = RolloutRules { step: Some(two), ..rules(2) };
     let between = NodeFact { replacing: true, ..node("a", &[]) };
-    let held = |rules: &RolloutRules, first: NodeFact<'_>| said(&plan(rules, ms(0), &[first, node("b", OLD)], NOW).held);
+    let held =
+        |rules: &RolloutRules, first: NodeFact<'_>| said(&plan(rules, ms(0), &[first, node("b", OLD)], NOW).held);
     assert_eq!(held(&steps, between.clone()), "", "it is being replaced");
     assert_eq!(held(&steps, NodeFact { late: true, ..between }), "step 1 of 2");
     let partition = RolloutRules { partition: IntOrPercent::Int(1), ..rules(2) };
     assert_eq!(held(&partition, node("a", NEW_BROKEN)), "", "it may become available");
-    for away in [NodeFact { ready: false, ..node("a", NEW) }, NodeFact { ready: false, reachable: false, ..node("a", NEW) }]
+    for away in
+        [NodeFact { ready: false, ..node("a", NEW) }, NodeFact { ready: false, reachable: false, ..node("a", NEW) }]
     {
         assert_eq!(held(&partition, away), "1 node is kept on the old revision");
     }
