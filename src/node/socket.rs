@@ -217,7 +217,7 @@ mod tests {
         let (sender, mut receiver) = mpsc::channel::<SocketRequest>(1);
         client.write_all(order).await.unwrap();
         drop(client);
-        converse(agent, sender.clone()).await;
+        tokio::time::timeout(LOOK * 20, converse(agent, sender.clone())).await.expect("it ends with its client");
         assert!(receiver.try_recv().is_err(), "it has gone before the agent reads");
         let (mut client, agent) = UnixStream::pair().unwrap();
         client.write_all(order).await.unwrap();
