@@ -57,7 +57,7 @@ pub(super) fn run_dir(file: Option<&Path>, root: &Path) -> Option<PathBuf> {
         let table: toml::Table = toml::from_str(line).ok()?;
         Some(PathBuf::from(table.get("run-dir")?.as_str()?))
     };
-    texts.filter_map(|text| of(&text)).last().filter(|path| path.is_absolute())
+    texts.filter_map(|text| of(&text)).next_back().filter(|path| path.is_absolute())
 }
 
 /// The system's files below `root`: the main file of /etc, /run or /usr/lib (the first that
