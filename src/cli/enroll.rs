@@ -72,6 +72,9 @@ pub(super) fn run(arguments: &Arguments) -> Result<Exit, CommandFailure> {
     let what = if enrolled.already { "is enrolled already" } else { "is enrolled" };
     let kubeconfig = options.kubeconfig.display();
     output::lines([format!("{} {what}, until {until}; kubeconfig {kubeconfig}", enrolled.certificate.user)])?;
+    if enrolled.corrected {
+        output::remarks("the kubeconfig named another server or certificate authority, and was written anew\n");
+    }
     match (enrolled.already, is_first) {
         (true, _) => {}
         (false, false) => output::remarks("an agent that runs takes the new certificate by itself\n"),

@@ -53,7 +53,7 @@ pub(super) struct Arguments {
     /// The file to write, which must not exist; - for standard output [default: daemonlet-<node>-<time>.tar.gz]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Leave the values of ConfigMaps out
+    /// Leave the values of ConfigMaps out, except lists of overlays
     #[arg(long)]
     no_data: bool,
     /// Only print what would be in it, with sizes in bytes
@@ -201,7 +201,9 @@ impl Bundle {
     fn readme(&self, values: ConfigMapValues) -> String {
         let config_maps = match values {
             ConfigMapValues::Kept => "Values of ConfigMaps and DaemonSets are in it.",
-            ConfigMapValues::LeftOut => "Values of ConfigMaps were left out; DaemonSets are in it.",
+            ConfigMapValues::LeftOut => {
+                "Values of ConfigMaps were left out, but for lists of overlays; DaemonSets are in it."
+            }
         };
         let mut text = format!(
             "A support bundle of daemonlet {}. `daemonlet replay` decides the recorded passes again.\n\

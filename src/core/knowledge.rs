@@ -140,7 +140,7 @@ pub struct ObjectSources<T> {
     pub overrides: bool,
     /// Whether the API's version is newer than the remembered one.
     pub is_newer: bool,
-    /// Whether the API may speak for a folder's object: policy covers its namespace.
+    /// Whether the API may speak for a folder's object: policy covers and trusts its namespace.
     pub api_may_speak: bool,
 }
 
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn the_api_does_not_speak_for_a_namespace_that_policy_does_not_cover() {
+    fn the_api_does_not_speak_for_a_namespace_that_policy_does_not_cover_or_trust() {
         let refused = ObjectSources { api_may_speak: false, ..ALL };
         assert_eq!(refused.choose(), Some((Origin::Folder, 4)));
         assert_eq!(

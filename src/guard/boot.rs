@@ -5,6 +5,7 @@
 
 use std::fs;
 use std::io;
+use std::io::Write;
 use std::path::Path;
 
 use nix::unistd::SysconfVar;
@@ -44,14 +45,26 @@ impl BootEvidence {
     /// The mark cannot be left; the evidence is complete nevertheless.
     pub(super) fn gather(run_dir: &Path, proc: &Path) -> (Self, io::Result<()>) {
         let marker = run_dir.join(MARKER);
-        let started_before = marker.exists();
-        let marked = fs::create_dir_all(run_dir).and_then(|()| fs::write(&marker, ""));
+        let boot = fs::read_to_string(proc.join("sys/kernel/random/boot_id")).unwrap_or_default();
+        let started_before = match fs::read_to_string(&marker) {
+            // A folder on a disk keeps the mark of an earlier boot.
+            Ok(of) => of == boot || of.is_empty() || boot.is_empty(),
+            Err(error) => error.kind() != io::ErrorKind::NotFound,
+        };
+        let marked = fs::create_dir_all(run_dir).and_then(|()| write(&marker, &boot));
         let age = start(proc, "1").zip(start(proc, "self")).and_then(|(first, own)| {
             let ticks = u64::try_from(sysconf(SysconfVar::CLK_TCK).ok().flatten()?).ok()?;
             own.checked_sub(first)?.checked_div(ticks)
         });
         (Self { started_before, kubelet_runs: kubelet_runs(proc), age }, marked)
     }
+}
+
+/// Writes what a loss of power must not leave empty.
+fn write(path: &Path, text: &str) -> io::Result<()> {
+    let mut file = fs::File::create(path)?;
+    file.write_all(text.as_bytes())?;
+    file.sync_all()
 }
 
 /// When a process started, in ticks since the kernel did (proc(5), field 22 of `stat`).
@@ -105,6 +118,20 @@ mod tests {
         assert_eq!(first, BootEvidence { started_before: false, kubelet_runs: false, age: Some(7) });
         let (second, _) = BootEvidence::gather(&run.path().join("daemonlet"), proc.path());
         assert!(second.started_before);
+    }
+
+    #[test]
+    fn the_mark_of_an_earlier_boot_does_not_count() {
+        let (run, proc) = (tempfile::tempdir().unwrap(), proc(&[("1", "systemd", 1_000)]));
+        let random = proc.path().join("sys/kernel/random");
+        fs::create_dir_all(&random).unwrap();
+        let started_before = |boot: &str| {
+            fs::write(random.join("boot_id"), boot).unwrap();
+            BootEvidence::gather(run.path(), proc.path()).0.started_before
+        };
+        assert_eq!(["a\n", "a\n", "b\n", "b\n"].map(started_before), [false, true, false, true]);
+        fs::write(run.path().join(MARKER), "").unwrap();
+        assert_eq!(["c\n", ""].map(started_before), [true, true], "of which boot it is cannot be told");
     }
 
     #[test]

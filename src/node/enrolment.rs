@@ -22,6 +22,7 @@ pub use enroll::Enrolled;
 pub use enroll::enroll;
 pub use renew::AgentIdentity;
 
+use std::path::Path;
 use std::path::PathBuf;
 
 use crate::core::enrolment::CertificateError;
@@ -29,6 +30,11 @@ use crate::node::api::ApiFailure;
 use crate::node::api::FailureKind;
 use crate::node::api::KubeconfigError;
 use crate::node::fsx::FsError;
+
+/// Whether `kubeconfig` is the one that [`enroll`] wrote for the identity in `state_dir`.
+pub fn is_enrolled(kubeconfig: &Path, state_dir: &Path) -> bool {
+    kubeconfig::is_ours(kubeconfig, state_dir) == Some(true)
+}
 
 /// Why there is no new certificate.
 #[derive(Debug, thiserror::Error)]

@@ -49,6 +49,7 @@ fn everything_that_is_referred_to_is_named_and_nothing_else() {
         documents.iter().map(|d| (d["kind"].as_str().unwrap(), d["metadata"]["namespace"].as_str().unwrap())).collect();
     let wanted = [("Role", "kube-system"), ("RoleBinding", "kube-system"), ("Role", "other"), ("RoleBinding", "other")];
     assert_eq!(kinds, wanted);
+    assert_eq!(documents[0]["metadata"]["name"], "daemonlet:daemon:net");
     let rules: Vec<String> = documents[0]["rules"]
         .as_array()
         .unwrap()
@@ -76,7 +77,7 @@ fn what_cannot_be_read_or_run_is_said() {
     let refused = run(["generate", "rbac", "-f", &scratch.text("bad.yaml")]);
     assert_eq!(refused.code, 1);
     assert!(
-        refused.err.contains("refused kube-system/net (") && !refused.out.contains("daemonlet-net"),
+        refused.err.contains("refused kube-system/net (") && !refused.out.contains("daemonlet:daemon:net"),
         "{}",
         refused.err
     );

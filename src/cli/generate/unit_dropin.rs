@@ -67,14 +67,14 @@ fn dropin(folders: &[(&str, &Path)], boot_guard: bool) -> String {
     text
 }
 
-/// A path as a unit file takes it: specifiers and spaces lose their meaning.
+/// A path as a unit file takes it: specifiers and spaces lose their meaning. `$` has one in `Exec…=` lines alone.
 fn quoted(path: &Path) -> String {
     let text = path.display().to_string().replace('%', "%%");
-    let plain = |c: char| !c.is_whitespace() && !matches!(c, '"' | '\'' | '\\' | '$' | ';');
+    let plain = |c: char| !c.is_whitespace() && !matches!(c, '"' | '\'' | '\\' | ';');
     if text.chars().all(plain) {
         return text;
     }
-    format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\"").replace('$', "$$"))
+    format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
 }
 
 #[cfg(test)]
@@ -92,6 +92,9 @@ mod tests {
         assert!(text.contains("\n[Unit]\nRequiresMountsFor=\"/srv/my pods/100%%\"\n"), "{text}");
         let service = "\n[Service]\n# manifest-dir\nReadWritePaths=\"/srv/my pods/100%%\"\n";
         assert!(text.ends_with(service), "{text}");
+        let dollars = dropin(&[("run-dir", Path::new("/srv/a$b")), ("state-dir", Path::new("/srv/a $b"))], false);
+        assert!(dollars.contains("\nReadWritePaths=/srv/a$b\n"), "{dollars}");
+        assert!(dollars.contains("\nReadWritePaths=\"/srv/a $b\"\n"), "{dollars}");
     }
 
     #[test]

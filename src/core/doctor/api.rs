@@ -45,6 +45,8 @@ pub enum ApiFacts {
     Unreachable {
         why: String,
         cause: UnreachableCause,
+        /// Whether the kubeconfig is the one that `daemonlet enroll` wrote.
+        is_enrolled: bool,
     },
     Answers(Box<Answers>),
 }
@@ -106,8 +108,15 @@ pub fn examine(facts: &ApiFacts, node: &str) -> Vec<Finding> {
         ApiFacts::NotConfigured => {
             return vec![Finding::ok(CHECK, "none is configured: DaemonSets come from folders alone")];
         }
-        ApiFacts::Unreachable { why, cause } => {
+        ApiFacts::Unreachable { why, cause, is_enrolled } => {
             let hint = match cause {
+                UnreachableCause::Silent if *is_enrolled => {
+                    "daemons in the checkpoint keep running; `daemonlet enroll` corrects the kubeconfig if the kubelet's names \
+                     another server or certificate authority"
+                }
+                UnreachableCause::Unauthorized if *is_enrolled => {
+                    "`daemonlet enroll --force` asks the cluster for another certificate"
+                }
                 UnreachableCause::Silent => {
                     "daemons in the checkpoint keep running; compare the kubeconfig's server with the kubelet's"
                 }

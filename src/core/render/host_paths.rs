@@ -25,14 +25,21 @@ pub(super) fn confine(ctx: &mut RenderContext<'_>, spec: &mut Object) {
     if input.daemon_set.author() == Author::NodeOwner {
         return;
     }
-    let mut rests = BTreeMap::new();
+    let (mut rests, mut unchecked) = (BTreeMap::new(), Vec::new());
     for volume in members(spec, "volumes") {
         let Some(path) = volume.get("hostPath").and_then(|source| source.text_at("path")) else { continue };
         // A running instance whose path was never granted stays as it is; a new one does not start.
         let Some((prefix, rest)) = below(path, prefixes) else { continue };
+        let kind = volume.get("hostPath").and_then(|source| source.text_at("type")).unwrap_or_default().to_owned();
         let mut source = Object::new();
         source.insert("path".to_owned(), prefix.into());
-        rests.insert(volume.str_at("name").to_owned(), rest);
+        let name = volume.str_at("name").to_owned();
+        match (rest.is_empty(), kind.as_str()) {
+            (true, "Directory" | "File") => drop(source.insert("type".to_owned(), kind.into())),
+            (false, "Directory") => unchecked.push(format!("spec.template.spec.volumes[{name}].hostPath.type")),
+            _ => {}
+        }
+        rests.insert(name, rest);
         volume.insert("hostPath".to_owned(), source.into());
     }
     if rests.is_empty() {
@@ -54,6 +61,10 @@ pub(super) fn confine(ctx: &mut RenderContext<'_>, spec: &mut Object) {
             go_down(mount, rest);
         }
     });
+    for field in unchecked {
+        let reason = "is not checked below a granted path: the kubelet makes a folder that is missing";
+        ctx.note(field, reason, "leave it out, or trust the namespace");
+    }
     for field in writing {
         let reason = "is read only: paths of the host are granted to namespaces that are not trusted to read alone";
         ctx.note(field, reason, "set readOnly: true, or trust the namespace");

@@ -129,13 +129,13 @@ fn decide_in_order(
     let (mut plan, gave_up) = put_off::planned(observation, &mut state, config, cache);
     objects::note_refused(observation.snapshot(), &mut plan);
     overridden::forget_deleted(observation, &mut state, &mut plan);
-    let beyond = tenant::bound(observation.snapshot(), &state.policy, &mut plan);
+    tenant::bound(observation.snapshot(), &state.policy, &mut plan);
     state.asks_runtime = plan.daemons.iter().any(|daemon| daemon.asks_runtime);
     let claims = planning::report_to_cluster(observation, &state, config, cache, &plan);
     let mut requests = Vec::new();
     let connection = state.concerns.removal_guard.identified_on(state.inputs.cluster_uid.as_ref());
     requests.extend(observation.api.as_ref().map(|_| Request::AskTokensOn { connection }));
-    requests.extend(follow(observation, &mut state, &plan, beyond));
+    requests.extend(follow(observation, &mut state, &plan));
     requests.extend(read(observation, &plan));
     state.inputs.incomplete &= objects::is_unsaid(observation, &plan);
     let save_inputs = remember(observation, &mut state, &plan);
@@ -173,8 +173,8 @@ fn decide_in_order(
     }
 }
 
-/// Watches and asks for exactly what the daemons name; not for what is `beyond` the bounds of their namespaces.
-fn follow(observation: &Observation, state: &mut AgentState, plan: &Plan, beyond: tenant::Beyond) -> Option<Request> {
+/// Watches and asks for exactly what the daemons name; not for what is beyond the bounds of their namespaces.
+fn follow(observation: &Observation, state: &mut AgentState, plan: &Plan) -> Option<Request> {
     let api = observation.snapshot()?;
     // Else nothing but data is planned, and nothing is known to be needed no more.
     let is_planned = observation.manifests.current().is_some();
@@ -231,10 +231,11 @@ fn follow(observation: &Observation, state: &mut AgentState, plan: &Plan, beyond
             || unconfirmed.contains(key)
             || definitions.refused(key).is_some()
     };
-    state.inputs.follow(api, &ours, &objects, is_kept, folders, is_overridden);
+    // What the API may not speak for would count again without the file.
+    let mut used = objects.clone();
+    used.retain(|object| !folders.contains_key(object) || objects::api_may_speak(&state.policy, object));
+    state.inputs.follow(api, &ours, &used, is_kept, folders, is_overridden);
     tenant::forget(&mut state.inputs, api, &objects, &state.policy);
-    // The API server may have a newer one.
-    state.inputs.unread.extend(beyond.into_iter().filter(|object| folders.contains_key(object)));
     if !unlisted {
         tenant::forget_definitions(&mut state.inputs.daemon_sets, &state.policy, (definitions, &state.records));
     }

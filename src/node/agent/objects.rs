@@ -19,6 +19,7 @@ use crate::core::knowledge::Origin;
 use crate::core::model::FieldError;
 use crate::core::model::Kind;
 use crate::core::model::Lookup;
+use crate::core::model::ObjectKey;
 use crate::core::model::ObjectRef;
 use crate::core::model::ObjectSource;
 use crate::core::pass::Plan;
@@ -183,7 +184,13 @@ impl<'a> Objects<'a> {
         let overrides = is_override(folder) && !self.superseded.contains_key(reference);
         // The remembered object may be newer than the folder's.
         let may_be_sealed = self.is_closed && reference.kind == Kind::Secret && remembered.is_none();
-        if self.has_run && may_be_sealed && !overrides && matches!(said, ApiAnswer::Nothing) {
+        let is_trusted = api_may_speak(self.policy, reference);
+        let api_may_speak = folder.is_none() || is_trusted;
+        if self.has_run && may_be_sealed && api_may_speak && !overrides && matches!(said, ApiAnswer::Nothing) {
+            return (UsedSource::Unknown, None);
+        }
+        // The folders may have it, and then the API's does not count.
+        if folder.is_none() && self.are_folders_unread && !is_trusted {
             return (UsedSource::Unknown, None);
         }
         let sources = ObjectSources {
@@ -192,7 +199,7 @@ impl<'a> Objects<'a> {
             folder,
             overrides,
             is_newer: matches!((said, remembered), (ApiAnswer::Present(api), Some(old)) if api.value != old.value),
-            api_may_speak: folder.is_none() || self.policy.allows_namespace(namespace(reference)),
+            api_may_speak,
         };
         if let Some((origin, entry)) = sources.choose() {
             return (UsedSource::Source(origin), Some(entry));
@@ -210,11 +217,13 @@ impl<'a> Objects<'a> {
     }
 }
 
-/// The namespace that decides whether the API may speak for an object.
-fn namespace(reference: &ObjectRef) -> &str {
+/// Whether the API may speak for an object that the folders have. What it says reaches the host with their daemons, which no policy
+/// binds: its namespace has to be trusted. What is in no namespace is not for its users to write.
+pub(super) fn api_may_speak(policy: &Policy, reference: &ObjectRef) -> bool {
+    let ObjectKey { namespace, name } = &reference.key;
     match reference.kind == Kind::Namespace {
-        true => &reference.key.name,
-        false => &reference.key.namespace,
+        true => policy.allows_namespace(name),
+        false => policy.allows_namespace(namespace) && (namespace.is_empty() || policy.rules().trusts(namespace)),
     }
 }
 

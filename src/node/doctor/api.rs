@@ -44,6 +44,7 @@ use crate::node::api::tls_that_trusts_anybody;
 use crate::node::doctor::found::FoundDaemonSets;
 use crate::node::doctor::found::modes;
 use crate::node::doctor::found::name_of;
+use crate::node::enrolment;
 
 /// Timeout for one address to answer.
 const ANSWER: Duration = Duration::from_secs(3);
@@ -78,7 +79,9 @@ pub(super) async fn facts(config: &Config, status: Option<&StatusReport>) -> Api
                 FailureKind::Kubeconfig => UnreachableCause::Kubeconfig,
                 _ => UnreachableCause::Silent,
             };
-            return ApiFindings { facts: ApiFacts::Unreachable { why: failure.message, cause }, node_version: None };
+            let is_enrolled = enrolment::is_enrolled(kubeconfig, &config.state_dir);
+            let facts = ApiFacts::Unreachable { why: failure.message, cause, is_enrolled };
+            return ApiFindings { facts, node_version: None };
         }
     };
     // Connecting must not count as round-trip time: a second request measures the clock.

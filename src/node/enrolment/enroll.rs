@@ -44,6 +44,8 @@ pub struct Enrolled {
     pub certificate: Certificate,
     /// Whether it existed before.
     pub already: bool,
+    /// Whether the kubeconfig named another server than its source, or trusted another one, and was written anew.
+    pub corrected: bool,
 }
 
 /// What an enrolment waits for.
@@ -69,10 +71,12 @@ pub async fn enroll(options: &EnrollOptions, waits: impl Fn(EnrollWait<'_>)) -> 
     let source = options.sources.iter().find(|source| Real::shared().look(source).is_ok());
     let source = source.ok_or_else(|| EnrolmentError::NoSource(options.sources.clone()));
     if let Some(certificate) = current.filter(|_| !options.force) {
-        if ours.is_none() {
+        let corrected =
+            ours.is_some() && source.as_ref().is_ok_and(|source| kubeconfig::differs(&options.kubeconfig, source));
+        if ours.is_none() || corrected {
             kubeconfig::write(&options.kubeconfig, source?, &options.state_dir)?;
         }
-        return Ok(Enrolled { certificate, already: true });
+        return Ok(Enrolled { certificate, already: true, corrected });
     }
     let source = source?;
     let client = Connector::new(source.clone()).client();
@@ -82,7 +86,7 @@ pub async fn enroll(options: &EnrollOptions, waits: impl Fn(EnrollWait<'_>)) -> 
         match ask::step(&client, &files, &options.node).await {
             Ok(RequestProgress::Done(certificate)) => {
                 kubeconfig::write(&options.kubeconfig, source, &options.state_dir)?;
-                return Ok(Enrolled { certificate, already: false });
+                return Ok(Enrolled { certificate, already: false, corrected: false });
             }
             Ok(RequestProgress::Waiting(request)) => {
                 if !std::mem::replace(&mut is_request_reported, true) {

@@ -5,6 +5,7 @@ use std::path::Path;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use kube::config::Cluster;
+use serde_json::Value;
 use serde_json::json;
 
 use crate::core::yaml;
@@ -37,10 +38,14 @@ fn is_missing(error: &FileError) -> bool {
     matches!(error, FileError::Io(error) if error.kind() == std::io::ErrorKind::NotFound)
 }
 
-/// Writes the kubeconfig at `path` for the server that `source` names. An existing one is replaced only if it is ours.
-pub(super) fn write(path: &Path, source: &Path, state_dir: &Path) -> Result<(), EnrolmentError> {
+/// Whether the kubeconfig at `path` has another server than `source`, or trusts another one. One that cannot be read has none.
+pub(super) fn differs(path: &Path, source: &Path) -> bool {
+    matches!((server(path), server(source)), (Ok(own), Ok(now)) if own != now)
+}
+
+/// The server that the kubeconfig `source` names, and how it is trusted.
+fn server(source: &Path) -> Result<Value, EnrolmentError> {
     let (cluster, _) = cluster_of_kubeconfig(source, &read_kubeconfig(source)?)?;
-    let identity = files::path(state_dir).display().to_string();
     let mut server = json!({"server": cluster.server});
     if let Some(ca) = authority(source, &cluster)? {
         server["certificate-authority-data"] = json!(ca);
@@ -51,10 +56,16 @@ pub(super) fn write(path: &Path, source: &Path, state_dir: &Path) -> Result<(), 
     if let Some(insecure) = cluster.insecure_skip_tls_verify {
         server["insecure-skip-tls-verify"] = json!(insecure);
     }
+    Ok(server)
+}
+
+/// Writes the kubeconfig at `path` for the server that `source` names. An existing one is replaced only if it is ours.
+pub(super) fn write(path: &Path, source: &Path, state_dir: &Path) -> Result<(), EnrolmentError> {
+    let identity = files::path(state_dir).display().to_string();
     let config = json!({
         "apiVersion": "v1",
         "kind": "Config",
-        "clusters": [{"name": "cluster", "cluster": server}],
+        "clusters": [{"name": "cluster", "cluster": server(source)?}],
         "users": [{"name": "agent", "user": {"client-certificate": identity, "client-key": identity}}],
         "contexts": [{"name": "agent", "context": {"cluster": "cluster", "user": "agent"}}],
         "current-context": "agent",
@@ -115,5 +126,19 @@ mod tests {
         fs::write(&source, config(&ours, "b")).unwrap();
         write(&path, &source, &state).unwrap();
         assert_eq!(is_ours(&path, &state), Some(true), "what is written here");
+        assert!(!differs(&path, &source));
+        let text = config(&ours, "b");
+        for (of, another) in [
+            ("https://x:1", "https://y:1"),
+            ("https://x:1\"", "https://x:1\", certificate-authority-data: YQ=="),
+            ("https://x:1\"", "https://x:1\", tls-server-name: other"),
+        ] {
+            fs::write(&source, text.replace(of, another)).unwrap();
+            assert!(differs(&path, &source), "{another}");
+            write(&path, &source, &state).unwrap();
+            assert!(!differs(&path, &source), "{another}");
+        }
+        fs::write(&source, "no: kubeconfig").unwrap();
+        assert!(!differs(&path, &source), "it names none");
     }
 }

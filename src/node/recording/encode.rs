@@ -12,6 +12,8 @@ use serde::Serialize;
 use serde::ser;
 use serde_json::Value;
 
+use crate::core::overlays;
+
 use super::PieceName;
 use super::cbor::Major;
 use super::cbor::head;
@@ -167,7 +169,10 @@ impl<'t> Encoder<'t> {
             for (key, value) in data {
                 self.text(key);
                 let start = self.out.len();
-                self.head(Major::Tag, tags::DATA);
+                // A list of overlays is part of what DaemonSets define.
+                if key != overlays::KEY {
+                    self.head(Major::Tag, tags::DATA);
+                }
                 self.text(value.as_str().unwrap_or_default());
                 self.cut(start)?;
             }

@@ -136,12 +136,14 @@ fn an_api_server_is_judged_by_what_it_says() {
         assert!(examine(api::Answers { daemons, ..answers() }).iter().all(|f| f.level == Severity::Ok));
     }
     assert_eq!(levels(&api::examine(&api::ApiFacts::NotConfigured, "n1")), [("API server", Severity::Ok)]);
-    for (cause, hint) in [
-        (api::UnreachableCause::Silent, "compare the kubeconfig's server"),
-        (api::UnreachableCause::Unauthorized, "credentials that the API server accepts"),
-        (api::UnreachableCause::Kubeconfig, "correct it"),
+    for (cause, is_enrolled, hint) in [
+        (api::UnreachableCause::Silent, false, "compare the kubeconfig's server"),
+        (api::UnreachableCause::Silent, true, "`daemonlet enroll` corrects the kubeconfig"),
+        (api::UnreachableCause::Unauthorized, false, "credentials that the API server accepts"),
+        (api::UnreachableCause::Unauthorized, true, "`daemonlet enroll --force` asks"),
+        (api::UnreachableCause::Kubeconfig, true, "correct it"),
     ] {
-        let unreachable = api::ApiFacts::Unreachable { why: "no".into(), cause };
+        let unreachable = api::ApiFacts::Unreachable { why: "no".into(), cause, is_enrolled };
         let one = the_one(api::examine(&unreachable, "n1"));
         assert!(one.level == Severity::Bad && one.hint.as_ref().unwrap().contains(hint), "{one:?}");
     }

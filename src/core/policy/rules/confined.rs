@@ -151,7 +151,7 @@ impl Confined<'_> {
     /// The path has to lie in a granted one; the pod gets that one, and the kubelet resolves the rest beneath it.
     fn host_path(&self, field: &str, name: &str, source: &Value, found: &mut Vec<FieldError>) {
         let (path, kind) = (source.str_at("path"), source.str_at("type"));
-        if below(path, &self.grant.host_paths).is_none() {
+        let Some((prefix, rest)) = below(path, &self.grant.host_paths) else {
             let listed = Listed(&self.grant.host_paths);
             let reason = format!("{path:?} is not below a path of {} {listed}", self.key("host-paths"));
             let hint = match leads_to_sockets(path) {
@@ -162,6 +162,13 @@ impl Confined<'_> {
                 false => format!("add {path:?} to {}, or {}", self.key("host-paths"), self.trust),
             };
             return found.push(error(&format!("{field}.path"), reason, hint));
+        };
+        if kind == "File" && !rest.is_empty() {
+            let reason = format!(
+                "a file below the granted {prefix:?} may be missing, and the kubelet would make a folder there"
+            );
+            let hint = format!("mount the folder that it lies in and leave the type out, or {}", self.trust);
+            found.push(error(&format!("{field}.type"), reason, hint));
         }
         if !PATH_TYPES.contains(&kind) {
             let reason = format!("{kind:?} is only for trusted namespaces");

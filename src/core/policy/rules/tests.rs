@@ -252,6 +252,8 @@ fn grants_lift_what_they_name_in_their_namespace_alone() {
     for spec in [
         path("/var/log/pods", ""),
         path("/var/log", "Directory"),
+        path("/var/log", "File"),
+        path("/var/log/pods", "Directory"),
         port(9105),
         changed("/volumes/-", json!({"name": "v", "nfs": {}})),
     ] {
@@ -266,6 +268,7 @@ fn grants_lift_what_they_name_in_their_namespace_alone() {
         (path("/var/log/x", "BlockDevice"), "\"BlockDevice\" is only"),
         (path("/var/log/x", "DirectoryOrCreate"), "\"DirectoryOrCreate\" is only"),
         (path("/var/log/x", "FileOrCreate"), "\"FileOrCreate\" is only"),
+        (path("/var/log/x", "File"), "a file below the granted \"/var/log\" may be missing"),
     ] {
         let texts = said(&rules, "a", &spec);
         assert!(texts.iter().any(|text| text.contains(words)), "{words} {texts:?}");

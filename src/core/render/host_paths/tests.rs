@@ -48,8 +48,12 @@ fn what_is_below_a_granted_path_is_resolved_beneath_it_and_read_only() {
     for (path, mount, prefix, expected) in table {
         let fixture = tenant(json!({"path": path, "type": "Directory"}), mount);
         let (volume, mount) = rendered(&fixture);
-        assert_eq!((volume, mount), (json!({"path": prefix}), expected), "{path}");
+        let is_prefix = path == "/var/log";
+        let source = if is_prefix { json!({"path": prefix, "type": "Directory"}) } else { json!({"path": prefix}) };
+        assert_eq!((volume, mount), (source, expected), "{path}");
         let notes = fixture.render().unwrap().notes;
+        let unchecked = "spec.template.spec.volumes[data].hostPath.type";
+        assert_eq!(notes.iter().any(|note| note.field == unchecked), !is_prefix, "{notes:?}");
         assert!(notes.iter().any(|note| note.reason.starts_with("is read only")), "{notes:?}");
     }
 }

@@ -41,17 +41,13 @@ pub(in crate::node::agent) fn unread_daemon_sets(api: &Snapshot) -> Vec<Problem>
     api.beyond().into_iter().map(problem).collect()
 }
 
-/// What daemons name beyond the bounds of their namespaces.
-pub(in crate::node::agent) type Beyond = BTreeSet<ObjectRef>;
-
-/// Takes from what daemons need what is beyond the bounds of their namespaces, and notes that and what has no room. Gives
-/// the objects that it has taken.
-pub(in crate::node::agent) fn bound(api: Option<&Snapshot>, policy: &Policy, plan: &mut Plan) -> Beyond {
+/// Takes from what daemons need what is beyond the bounds of their namespaces, and notes that and what has no room.
+pub(in crate::node::agent) fn bound(api: Option<&Snapshot>, policy: &Policy, plan: &mut Plan) {
     let is_bounded = |daemon: &&DaemonPlan| policy.bounds(&daemon.key.namespace);
     let (first, others): (Vec<&DaemonPlan>, Vec<&DaemonPlan>) =
         plan.daemons.iter().filter(is_bounded).partition(|daemon| comes_first(daemon));
     if first.is_empty() && others.is_empty() {
-        return BTreeSet::new();
+        return;
     }
     let in_order = || first.iter().chain(&others);
     let bounded = |key: &'_ ObjectKey| policy.bounds(&key.namespace).then_some(());
@@ -73,7 +69,6 @@ pub(in crate::node::agent) fn bound(api: Option<&Snapshot>, policy: &Policy, pla
         daemon.references.retain(|object| !objects.contains(object));
         daemon.tokens.retain(|token| !tokens.contains(token));
     }
-    objects
 }
 
 /// Adds those of which something is remembered to the `objects` that daemons need: it is not known of all daemons what

@@ -3,6 +3,7 @@ use serde_json::json;
 use super::*;
 use crate::core::model::ObjectKey;
 use crate::core::plan;
+use crate::core::policy::PodRules;
 use crate::core::record::DaemonRecord;
 use crate::core::time::Timestamp;
 use crate::node::api::ApiFailure;
@@ -33,7 +34,7 @@ fn what_the_api_server_refuses_is_noted_at_each_daemon_that_names_it() {
 #[test]
 fn a_folders_object_does_not_take_the_place_of_what_has_no_room() {
     let named = ObjectRef::new(Kind::ConfigMap, "a", "c");
-    let policy = Policy::new(None, "", vec!["a".to_owned()]).unwrap();
+    let policy = Policy::new(None, "", vec!["a".to_owned()]).unwrap().with_rules(PodRules::trusting());
     let entry = |text: &str| Entry { version: 1, value: Arc::new(json!({"data": {"k": text}})) };
     let folders = Versioned::from([(named.clone(), entry("folder"))]);
     let remembered = Versioned::from([(named.clone(), entry("remembered"))]);
@@ -183,4 +184,47 @@ fn what_the_api_server_last_said_to_be_gone_is_absent_until_it_says_something_el
         Objects { api: None, ..unknown }.version(&named),
         "nothing changes by its silence"
     );
+}
+
+#[test]
+fn where_a_folder_cannot_be_read_a_namespace_that_is_not_trusted_says_nothing_of_what_it_may_have() {
+    let named = ObjectRef::new(Kind::ConfigMap, "a", "c");
+    let shown = Versioned::from([(named.clone(), Entry { version: 1, value: Arc::new(json!({})) })]);
+    let policy = |trusted: &[&str]| {
+        let trusted_namespaces = trusted.iter().map(|&namespace| namespace.to_owned()).collect();
+        let rules = PodRules { trusted_namespaces, ..PodRules::default() };
+        Policy::new(None, "", vec!["a".to_owned()]).unwrap().with_rules(rules)
+    };
+    let (nothing, unread, mut api) = (Versioned::new(), BTreeSet::new(), Snapshot::default());
+    api.objects.extend(shown);
+    let is_known = |trusted: &[&str], are_folders_unread| {
+        let policy = policy(trusted);
+        let objects = Objects {
+            api: Some(&api),
+            folders: &nothing,
+            remembered: &nothing,
+            unread: &unread,
+            absent: &BTreeSet::new(),
+            superseded: &BTreeMap::new(),
+            policy: &policy,
+            rollback_data: None,
+            live: true,
+            has_run: true,
+            had_all: false,
+            is_closed: false,
+            are_folders_unread,
+        };
+        matches!(objects.lookup(&named), Lookup::Present(_))
+    };
+    assert_eq!([is_known(&[], true), is_known(&[], false), is_known(&["a"], true)], [false, true, true]);
+}
+
+#[test]
+fn what_is_in_no_namespace_and_namespaces_need_no_trust() {
+    let policy = Policy::new(None, "", vec!["*".to_owned()]).unwrap();
+    let speaks = |kind, namespace, name| api_may_speak(&policy, &ObjectRef::new(kind, namespace, name));
+    assert!(speaks(Kind::Namespace, "", "a") && speaks(Kind::PriorityClass, "", "a"));
+    for kind in [Kind::ConfigMap, Kind::Secret, Kind::ServiceAccount] {
+        assert!(speaks(kind, "kube-system", "a") && !speaks(kind, "a", "a"), "{kind:?}");
+    }
 }

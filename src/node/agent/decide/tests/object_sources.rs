@@ -1,5 +1,7 @@
 //! Which source of an object counts from pass to pass, and after a start.
 
+use crate::core::model::Author;
+use crate::core::policy::PodRules;
 use crate::node::agent::objects::Objects;
 use crate::node::agent::observed_folders::ObservedFolders;
 use crate::node::agent::remembered_inputs::RememberedInputs;
@@ -13,15 +15,17 @@ use crate::node::fsx::Real;
 
 use super::*;
 
-/// An agent whose folder has a DaemonSet and the ConfigMap that it mounts; the API server may have that, too.
+/// An agent whose folder has a DaemonSet and an object that it names; the API server may have that, too.
 struct Node {
+    object: ObjectRef,
     config: Config,
     state: AgentState,
     folder: tempfile::TempDir,
     passes: i64,
+    reported: String,
 }
 
-/// What the API server says of the ConfigMap.
+/// What the API server says of the object.
 #[derive(Clone, Copy)]
 enum Says {
     Nothing,
@@ -33,23 +37,51 @@ fn config_map() -> ObjectRef {
     ObjectRef::new(Kind::ConfigMap, "kube-system", "c")
 }
 
+/// Overlays that set an image.
+fn overlays(image: &str) -> String {
+    json!([{"nodes": {"matchLabels": {}}, "patch": {"spec": {"containers": [{"name": "c", "image": image}]}}}])
+        .to_string()
+}
+
 impl Node {
     fn new() -> Self {
+        Self::naming(config_map(), |daemon| {
+            daemon["spec"]["template"]["spec"]["volumes"] = json!([{"name": "v", "configMap": {"name": "c"}}]);
+        })
+    }
+
+    fn naming(object: ObjectRef, name: impl FnOnce(&mut Value)) -> Self {
         let config = config();
         let mut state = state(&config);
         state.records.clear();
         let folder = tempfile::tempdir().unwrap();
-        let mut daemon = object("", json!({}));
+        let mut daemon = self::object("", json!({}));
         (daemon["apiVersion"], daemon["kind"]) = (json!("apps/v1"), json!("DaemonSet"));
-        daemon["spec"]["template"]["spec"]["volumes"] = json!([{"name": "v", "configMap": {"name": "c"}}]);
+        let spec = &mut daemon["spec"]["template"]["spec"];
+        (spec["hostNetwork"], spec["automountServiceAccountToken"]) = (json!(true), json!(false));
+        name(&mut daemon);
         std::fs::write(folder.path().join("net.json"), daemon.to_string()).unwrap();
-        Self { config, state, folder, passes: 0 }
+        Self { object, config, state, folder, passes: 0, reported: String::new() }
+    }
+
+    /// Leaves the namespace among those of the policy, and trusts it no more.
+    fn distrust(&mut self) {
+        let rules = PodRules { trusted_namespaces: Vec::new(), ..PodRules::default() };
+        self.state.policy = Policy::default().with_rules(rules).into();
     }
 
     fn write(&self, text: &str, annotations: &Value) {
-        let file = json!({"apiVersion": "v1", "kind": "ConfigMap", "data": {"k": text},
-            "metadata": {"namespace": "kube-system", "name": "c", "annotations": annotations}});
+        let mut file = self.value(text);
+        (file["apiVersion"], file["kind"]) = (json!("v1"), json!(self.object.kind.as_str()));
+        (file["metadata"]["namespace"], file["metadata"]["annotations"]) = (json!("kube-system"), annotations.clone());
         std::fs::write(self.folder.path().join("c.json"), file.to_string()).unwrap();
+    }
+
+    fn value(&self, text: &str) -> Value {
+        match self.object.kind {
+            Kind::Secret => json!({"metadata": {"name": "c"}, "data": {"k": text}}),
+            _ => json!({"metadata": {"name": "c"}, "data": {"k": text, "overlays.yaml": overlays(text)}}),
+        }
     }
 
     fn restart(&mut self) {
@@ -64,16 +96,18 @@ impl Node {
     fn pass(&mut self, says: Says) -> String {
         self.passes += 1;
         let mut api = Snapshot::default();
+        let of_node = json!({"metadata": {"name": "n1", "uid": "n"}});
+        api.node = Some(Entry { version: 1, value: Arc::new(of_node) });
         if let Says::Has(text) = says {
             // Of each content there is one version.
             let version = text.bytes().fold(0, |version, byte| version * 256 + u64::from(byte));
-            let value = json!({"metadata": {"name": "c"}, "data": {"k": text}});
-            api.objects.insert(config_map(), Entry { version, value: Arc::new(value) });
+            api.objects.insert(self.object.clone(), Entry { version, value: Arc::new(self.value(text)) });
         }
         if !matches!(says, Says::Nothing) {
-            api.scopes.insert(Scope::Object(config_map()), ScopeState { lists: 1, ..ScopeState::default() });
+            api.scopes.insert(Scope::Object(self.object.clone()), ScopeState { lists: 1, ..ScopeState::default() });
         }
         let mut observation = observation(Some(api));
+        observation.manifests = manifests_of(&self.state);
         observation.now = Timestamp::from_millis(2_000_000 + self.passes * 1_000);
         let wall = std::time::SystemTime::now() + Duration::from_secs(3600);
         let look = ScanTime { steady: Duration::from_secs(9), wall, first: None };
@@ -83,11 +117,20 @@ impl Node {
         let objects = Arc::new(versioned_objects::restore(objects));
         observation.folders = ObservedFolders { view: Arc::new(view), objects, again_at: None };
         let decision = decided(&observation, &self.state, &self.config);
-        assert!(decision.daemon(&key()).unwrap().references.contains(&config_map()));
+        assert!(decision.daemon(&key()).unwrap().references.contains(&self.object));
+        self.reported = format!("{:?}", decision.daemon(&key()).unwrap().summary);
         let outcome = EffectOutcome { records: [(key(), RecordFate::OnDisk)].into(), ..EffectOutcome::default() };
         self.state = AgentState::commit(decision.state, &decision.plan, &outcome, observation.now);
         let objects = Objects::today(&observation, &self.state.inputs, &self.state.policy);
-        objects.entry(&config_map()).unwrap().value["data"]["k"].as_str().unwrap().to_owned()
+        objects.entry(&self.object).unwrap().value["data"]["k"].as_str().unwrap().to_owned()
+    }
+
+    /// The one instance that runs.
+    fn instance(&self) -> &Instance {
+        let mut live = self.state.records[&key()].live();
+        let instance = live.next().unwrap_or_else(|| panic!("{}", self.reported));
+        assert!(live.next().is_none());
+        instance
     }
 }
 
@@ -145,4 +188,77 @@ fn what_the_api_deletes_under_an_override_does_not_come_back() {
     assert_eq!(node.passes(Says::Has("api-1")), ["file-3"; 3]);
     assert_eq!(node.passes(Says::Gone), ["file-3"; 3]);
     assert_eq!(node.passes(Says::Has("api-1")), ["api-1"; 3], "another object, though it has the same");
+}
+
+/// A DaemonSet that may do anything to the node and names `kind`, in a namespace that is not trusted.
+fn privileged(kind: Kind, name: fn(&mut Value)) -> Node {
+    let mut node = Node::naming(ObjectRef::new(kind, "kube-system", "c"), |daemon| {
+        let spec = &mut daemon["spec"]["template"]["spec"];
+        (spec["hostPID"], spec["containers"][0]["securityContext"]) = (json!(true), json!({"privileged": true}));
+        name(daemon);
+    });
+    node.distrust();
+    node
+}
+
+#[test]
+fn who_writes_in_a_namespace_that_is_not_trusted_takes_over_no_object_of_a_folder() {
+    fn of_volume(daemon: &mut Value, source: Value) {
+        daemon["spec"]["template"]["spec"]["volumes"] = json!([source]);
+    }
+    for (kind, name) in [
+        (
+            Kind::ConfigMap,
+            (|daemon| of_volume(daemon, json!({"name": "v", "configMap": {"name": "c"}}))) as fn(&mut Value),
+        ),
+        (Kind::Secret, |daemon| of_volume(daemon, json!({"name": "v", "secret": {"secretName": "c"}}))),
+    ] {
+        let mut node = privileged(kind, name);
+        let object = node.object.clone();
+        node.write("mine", &json!({}));
+        assert_eq!(node.passes(Says::Gone), ["mine"; 3], "{object}");
+        let uid = node.instance().uid.clone();
+        for says in [Says::Has("evil"), Says::Has("more"), Says::Nothing, Says::Gone, Says::Has("evil")] {
+            assert_eq!(node.passes(says), ["mine"; 3], "{object}");
+            assert!(!node.state.inputs.objects.contains_key(&object), "{object} is remembered");
+            node.restart();
+        }
+        assert_eq!(node.instance().uid, uid, "{object}: nothing ends for it");
+        node.write("ours", &json!({}));
+        assert_eq!(node.passes(Says::Has("evil")), ["ours"; 3], "{object}: the owner's change counts");
+    }
+}
+
+#[test]
+fn overlays_of_a_namespace_that_is_not_trusted_do_not_hold_up_the_node_owners() {
+    for (text, first) in [("mine", Says::Gone), ("ours", Says::Has("evil"))] {
+        let mut node = privileged(Kind::ConfigMap, |daemon| {
+            daemon["metadata"]["annotations"] = json!({"daemonlet.dev/overlays": "c"});
+        });
+        node.write(text, &json!({}));
+        for says in [first, Says::Has("evil"), Says::Nothing] {
+            node.passes(says);
+            let runs = node.instance().daemon_set.as_ref().unwrap();
+            let overlays = runs.overlays.as_ref().unwrap();
+            assert_eq!((overlays.patches.len(), runs.author()), (1, Author::NodeOwner));
+            assert!(format!("{:?}", overlays.patches).contains(text), "{overlays:?}");
+        }
+    }
+}
+
+#[test]
+fn what_was_remembered_of_a_namespace_counts_no_more_once_that_is_not_trusted() {
+    let mut node = Node::new();
+    node.write("mine", &json!({}));
+    assert_eq!(node.passes(Says::Has("theirs")), ["theirs"; 3]);
+    let uid = node.instance().uid.clone();
+    node.distrust();
+    node.restart();
+    assert_eq!(node.passes(Says::Nothing), ["mine"; 3]);
+    assert_eq!(node.instance().uid, uid, "it gets the data of the folder, and stays");
+    assert!(!node.state.inputs.objects.contains_key(&node.object), "{:?}", node.state.inputs.objects);
+    assert_eq!(node.passes(Says::Has("theirs")), ["mine"; 3]);
+    std::fs::remove_file(node.folder.path().join("c.json")).unwrap();
+    assert_eq!(node.passes(Says::Has("theirs")), ["theirs"; 3], "the folder has none");
+    assert_eq!(node.instance().uid, uid);
 }

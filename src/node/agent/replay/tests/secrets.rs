@@ -3,7 +3,9 @@
 use base64::engine::general_purpose::STANDARD;
 use flate2::read::DeflateDecoder;
 
+use crate::core::model::OVERLAYS;
 use crate::core::model::TokenRequest;
+use crate::core::overlays;
 use crate::core::record::DaemonRecord;
 use crate::core::record::Good;
 use crate::core::record::Instance;
@@ -142,6 +144,25 @@ fn no_secret_is_in_a_recording_or_a_bundle_and_its_passes_are_decided_the_same()
         let report = replay(&bytes).unwrap();
         assert_eq!((report.passes, report.differences, report.unreadable), (1, vec![], vec![]));
     }
+}
+
+#[test]
+fn lists_of_overlays_stay_where_values_are_left_out() {
+    let (config, plain) = (config(""), daemon_set("i:1", json!({})));
+    let mut named = DaemonSet::clone(&plain);
+    named.annotations.insert(OVERLAYS.to_owned(), "o".to_owned());
+    let mut state = state(&config, &Arc::new(named));
+    let reference = ObjectRef::new(Kind::ConfigMap, "kube-system", "o");
+    let list = "- nodes: {}\n  patch: {spec: {containers: [{name: c, image: 'i:4711'}]}}\n".repeat(4);
+    state.inputs.objects = known(vec![(reference, json!({"data": {overlays::KEY: list, "k": "level-4711"}}))]);
+    let recorded = recording(&[pass(&config, state, observation(Some(Snapshot::default())), |decision| {
+        let runs = decision.daemon(&key()).unwrap().record.instances[0].daemon_set.clone().unwrap();
+        assert_eq!(runs.overlays.as_ref().map(|overlays| overlays.patches.len()), Some(4));
+    })]);
+    let bundle = for_bundle(&recorded, ConfigMapValues::LeftOut).unwrap();
+    assert!(has(&every_byte(&bundle), "i:4711") && !has(&every_byte(&bundle), "level-4711"));
+    let report = replay(&bundle).unwrap();
+    assert_eq!((report.differences, report.unreadable), (vec![], vec![]));
 }
 
 #[test]
