@@ -207,7 +207,9 @@ impl Laws {
             let what = format!("{} from revision {} to {}", daemon.name, daemon.highest, manifest.revision);
             self.violate(steady, "nothing goes back by itself", what);
         }
-        daemon.highest = daemon.highest.max(manifest.revision);
+        if !daemon.is_past(manifest.revision) {
+            daemon.highest = daemon.highest.max(manifest.revision);
+        }
         let (has, may_go_back) = (crate::overlays::of(&manifest.whole), daemon.data_may_go_back);
         if let Some(overlay) = &mut daemon.overlay {
             if has.is_some_and(|has| has < overlay.newest_run) && !may_go_back {

@@ -83,6 +83,11 @@ impl Daemon {
         self.home == Home::Both && self.api.is_none() && !self.file_counts && self.file.is_some()
     }
 
+    /// Whether a revision is its file's, which overrides nothing any more: until the agent has read that, it may start again.
+    pub(crate) fn is_past(&self, revision: u64) -> bool {
+        self.home == Home::Both && self.file == Some(revision) && self.wanted() != Some(revision)
+    }
+
     /// Whether an instance of it is there in the end.
     pub(crate) fn is_to_run(&self) -> bool {
         self.wanted().is_some() || self.origin_is_lost

@@ -111,6 +111,9 @@ impl Node {
                 for (_, path, _) in places(fault) {
                     self.disk.mend(Path::new(path));
                 }
+                for (doing, path, errno) in self.faults.iter().flat_map(|fault| places(*fault)) {
+                    self.disk.fail(*doing, *path, *errno);
+                }
             }
             Heal::State => {
                 self.is_state_open = false;
