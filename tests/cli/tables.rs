@@ -149,7 +149,19 @@ fn every_event_and_every_reason_of_a_condition_is_on_its_page() {
     of_agents.extend(capitals("src/node/agent/concerns/stock_controller.rs"));
     // What is done about the object, which the API asks for, and words of others.
     let actions = [
-        "Apply", "Render", "Remove", "Start", "Select", "Judge", "RollBack", "Refresh", "Read", "Run", "Ready", "True",
+        "Apply",
+        "Render",
+        "Remove",
+        "Start",
+        "Select",
+        "Judge",
+        "RollBack",
+        "Refresh",
+        "Read",
+        "Run",
+        "Ready",
+        "True",
+        "PodScheduled",
     ];
     of_agents.retain(|word| !actions.contains(&word.as_str()));
     let on_page = listed("docs/operations.md", &["## Events"], "reason |", 0);
