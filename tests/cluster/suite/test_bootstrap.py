@@ -120,6 +120,9 @@ class Bootstrap(Story):
     def test_6_a_pod_that_can_never_be_bound_ends_nothing_for_long(self):
         """The scheduler names the port that ours holds first, and only without ours what the node does not have."""
         self.cluster.stop("scheduler")
+        # The controller that lost the API server waits up to a minute before it looks again; another one does not.
+        self.cluster.stop("controllers")
+        self.cluster.start_controllers(daemonset_controller=True)
         needs = {"resources": {"limits": {"example.com/nic": "1"}}}
         port = {"ports": [{"containerPort": 4723, "hostPort": 4723}]}
         for name, more in (("nic", {}), ("both", port)):
