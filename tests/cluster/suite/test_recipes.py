@@ -35,7 +35,7 @@ ELSEWHERE = {
 NOT_HERE = {
     "dnf install": "no Fedora", "helm install": "test_deploy, without Helm", "kubectl krew": "no krew", "mkdir -p /etc/systemd": "test_packages",
     "#!/sbin/openrc-run": "no OpenRC", "gpg --dearmor": "test_release", "podman run": "no podman", "systemctl disable": "test_packages",
-    "kubectl daemonlet abort": "test_rollout", "sed 1d /var/lib": "test_operations", "daemonlet support-bundle": "tests/cli", "curl -sSf": "test_operations",
+    "kubectl daemonlet abort": "test_rollout", "kubectl daemonlet -o json": "test_rollout, by `undo` without a number", "sed 1d /var/lib": "test_operations", "daemonlet support-bundle": "tests/cli", "curl -sSf": "test_operations",
 }
 
 
