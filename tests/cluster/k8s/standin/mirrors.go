@@ -39,15 +39,18 @@ func newMirrors(kubeconfig string, n *Node) (*mirrors, error) {
 func (m *mirrors) run() {
 	for ; ; time.Sleep(10 * time.Millisecond) {
 		m.node.mu.Lock()
-		wanted := map[string]*Pod{}
+		wanted, known := map[string]*Pod{}, map[string]bool{}
 		for _, p := range m.node.pods {
+			known[p.UID] = true
 			if p.running {
 				wanted[p.Name+"-"+m.node.name] = p
 			}
 		}
+		isOff := m.node.watches == nil
 		m.node.mu.Unlock()
 		for name, begun := range m.begun {
-			if p := wanted[name]; p == nil || p.UID != begun.uid {
+			// Who has lost power removes nothing, and a pod that starts again keeps its mirror pod.
+			if !isOff && !known[begun.uid] {
 				if m.remove(name, begun.namespace) == nil {
 					delete(m.begun, name)
 				}
