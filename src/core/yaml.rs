@@ -40,7 +40,7 @@ pub struct YamlError {
     pub fault: YamlFault,
 }
 
-/// What is wrong with a document, as far as somebody asks.
+/// What is wrong with a document, where a caller tells the kinds apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum YamlFault {
     /// It does not parse.

@@ -1,4 +1,6 @@
-//! The scheduler's words.
+//! Why the scheduler does not bind a pod. It says so in the message of a condition and in nothing else.
+//!
+//! Owns the scheduler's texts. Must not decide what follows.
 
 /// What of the filter plugins' reasons may end when another pod leaves the node (`pkg/scheduler/framework/plugins`:
 /// `nodeports.ErrReason`; `Too many pods` of `noderesources.fitsRequest`; `ErrReasonExistingAntiAffinityRulesNotMatch`,

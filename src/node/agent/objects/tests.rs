@@ -10,6 +10,36 @@ use crate::node::api::ApiFailure;
 use crate::node::api::FailureKind;
 use crate::node::api::ScopeState;
 
+/// What nothing is known of, to be changed by each test.
+#[derive(Default)]
+struct Unknown {
+    nothing: Versioned,
+    none: BTreeSet<ObjectRef>,
+    superseded: BTreeMap<ObjectRef, String>,
+    policy: Policy,
+}
+
+impl Unknown {
+    /// For a daemon that runs or ran here.
+    fn objects(&self) -> Objects<'_> {
+        Objects {
+            api: None,
+            folders: &self.nothing,
+            remembered: &self.nothing,
+            unread: &self.none,
+            absent: &self.none,
+            superseded: &self.superseded,
+            policy: &self.policy,
+            rollback_data: None,
+            live: true,
+            has_run: true,
+            had_all: false,
+            is_closed: false,
+            are_folders_unread: false,
+        }
+    }
+}
+
 #[test]
 fn what_the_api_server_refuses_is_noted_at_each_daemon_that_names_it() {
     let object = |name: &str| ObjectRef::new(Kind::ConfigMap, "a", name);
@@ -35,6 +65,7 @@ fn what_the_api_server_refuses_is_noted_at_each_daemon_that_names_it() {
 fn a_folders_object_does_not_take_the_place_of_what_has_no_room() {
     let named = ObjectRef::new(Kind::ConfigMap, "a", "c");
     let policy = Policy::new(None, "", vec!["a".to_owned()]).unwrap().with_rules(PodRules::trusting());
+    let known = Unknown { policy, ..Unknown::default() };
     let entry = |text: &str| Entry { version: 1, value: Arc::new(json!({"data": {"k": text}})) };
     let folders = Versioned::from([(named.clone(), entry("folder"))]);
     let remembered = Versioned::from([(named.clone(), entry("remembered"))]);
@@ -51,21 +82,7 @@ fn a_folders_object_does_not_take_the_place_of_what_has_no_room() {
         (Some(&without), &Versioned::new(), &unread, Some("folder")),
         (None, &Versioned::new(), &unread, Some("folder")),
     ] {
-        let objects = Objects {
-            api,
-            folders: &folders,
-            remembered,
-            unread,
-            absent: &BTreeSet::new(),
-            superseded: &BTreeMap::new(),
-            policy: &policy,
-            rollback_data: None,
-            live: true,
-            has_run: true,
-            had_all: false,
-            is_closed: false,
-            are_folders_unread: false,
-        };
+        let objects = Objects { api, folders: &folders, remembered, unread, ..known.objects() };
         let found = match objects.lookup(&named) {
             Lookup::Present(value) => text_at(value, &["data", "k"]),
             Lookup::Unknown => None,
@@ -84,22 +101,8 @@ fn what_is_sealed_may_be_newer_than_a_folders_secret_for_what_runs_with_it() {
     };
     let plain = Versioned::from([(secret.clone(), entry(json!({})))]);
     let overriding = Versioned::from([(secret.clone(), entry(json!({OVERRIDE_ANNOTATION: "true"})))]);
-    let (silent, nothing, policy) = (Snapshot::default(), Versioned::new(), Policy::default());
-    let sealed = Objects {
-        api: Some(&silent),
-        folders: &plain,
-        remembered: &nothing,
-        unread: &BTreeSet::new(),
-        absent: &BTreeSet::new(),
-        superseded: &BTreeMap::new(),
-        policy: &policy,
-        rollback_data: None,
-        live: false,
-        has_run: true,
-        had_all: false,
-        is_closed: true,
-        are_folders_unread: false,
-    };
+    let (silent, known) = (Snapshot::default(), Unknown::default());
+    let sealed = Objects { api: Some(&silent), folders: &plain, live: false, is_closed: true, ..known.objects() };
     assert_eq!(sealed.lookup(&secret), Lookup::Unknown);
     for (objects, why) in [
         (Objects { has_run: false, ..sealed }, "nothing ran with another one"),
@@ -114,23 +117,9 @@ fn what_is_sealed_may_be_newer_than_a_folders_secret_for_what_runs_with_it() {
 #[test]
 fn what_a_folder_may_have_and_cannot_be_read_is_unknown_and_not_absent() {
     let named = ObjectRef::new(Kind::ConfigMap, "a", "c");
-    let (nothing, policy, unread) = (Versioned::new(), Policy::default(), BTreeSet::new());
+    let known = Unknown::default();
     let lookup = |are_folders_unread| {
-        let objects = Objects {
-            api: None,
-            folders: &nothing,
-            remembered: &nothing,
-            unread: &unread,
-            absent: &BTreeSet::new(),
-            superseded: &BTreeMap::new(),
-            policy: &policy,
-            rollback_data: None,
-            live: true,
-            has_run: true,
-            had_all: false,
-            is_closed: false,
-            are_folders_unread,
-        };
+        let objects = Objects { are_folders_unread, ..known.objects() };
         matches!(objects.lookup(&named), Lookup::Absent)
     };
     assert_eq!([true, false].map(lookup), [false, true]);
@@ -140,24 +129,10 @@ fn what_a_folder_may_have_and_cannot_be_read_is_unknown_and_not_absent() {
 fn what_the_api_server_last_said_to_be_gone_is_absent_until_it_says_something_else() {
     let named = ObjectRef::new(Kind::ConfigMap, "a", "c");
     let entry = || Versioned::from([(named.clone(), Entry { version: 1, value: Arc::new(json!({})) })]);
-    let (silent, nothing, full, policy) = (Snapshot::default(), Versioned::new(), entry(), Policy::default());
+    let (silent, full, known) = (Snapshot::default(), entry(), Unknown::default());
     let (mut shows, absent, none) = (Snapshot::default(), BTreeSet::from([named.clone()]), BTreeSet::new());
     shows.objects.extend(entry());
-    let gone = Objects {
-        api: Some(&silent),
-        folders: &nothing,
-        remembered: &nothing,
-        unread: &none,
-        absent: &absent,
-        superseded: &BTreeMap::new(),
-        policy: &policy,
-        rollback_data: None,
-        live: false,
-        has_run: true,
-        had_all: false,
-        is_closed: false,
-        are_folders_unread: false,
-    };
+    let gone = Objects { api: Some(&silent), absent: &absent, live: false, ..known.objects() };
     let unknown = Objects { absent: &none, ..gone };
     let word = |objects: Objects<'_>| match objects.lookup(&named) {
         Lookup::Absent => "absent",
@@ -195,25 +170,11 @@ fn where_a_folder_cannot_be_read_a_namespace_that_is_not_trusted_says_nothing_of
         let rules = PodRules { trusted_namespaces, ..PodRules::default() };
         Policy::new(None, "", vec!["a".to_owned()]).unwrap().with_rules(rules)
     };
-    let (nothing, unread, mut api) = (Versioned::new(), BTreeSet::new(), Snapshot::default());
+    let mut api = Snapshot::default();
     api.objects.extend(shown);
     let is_known = |trusted: &[&str], are_folders_unread| {
-        let policy = policy(trusted);
-        let objects = Objects {
-            api: Some(&api),
-            folders: &nothing,
-            remembered: &nothing,
-            unread: &unread,
-            absent: &BTreeSet::new(),
-            superseded: &BTreeMap::new(),
-            policy: &policy,
-            rollback_data: None,
-            live: true,
-            has_run: true,
-            had_all: false,
-            is_closed: false,
-            are_folders_unread,
-        };
+        let known = Unknown { policy: policy(trusted), ..Unknown::default() };
+        let objects = Objects { api: Some(&api), are_folders_unread, ..known.objects() };
         matches!(objects.lookup(&named), Lookup::Present(_))
     };
     assert_eq!([is_known(&[], true), is_known(&[], false), is_known(&["a"], true)], [false, true, true]);
