@@ -12,14 +12,14 @@ use crate::node::api::ScopeState;
 
 /// What nothing is known of, to be changed by each test.
 #[derive(Default)]
-struct Unknown {
+struct NoObjects {
     nothing: Versioned,
     none: BTreeSet<ObjectRef>,
     superseded: BTreeMap<ObjectRef, String>,
     policy: Policy,
 }
 
-impl Unknown {
+impl NoObjects {
     /// For a daemon that runs or ran here.
     fn objects(&self) -> Objects<'_> {
         Objects {
@@ -65,7 +65,7 @@ fn what_the_api_server_refuses_is_noted_at_each_daemon_that_names_it() {
 fn a_folders_object_does_not_take_the_place_of_what_has_no_room() {
     let named = ObjectRef::new(Kind::ConfigMap, "a", "c");
     let policy = Policy::new(None, "", vec!["a".to_owned()]).unwrap().with_rules(PodRules::trusting());
-    let known = Unknown { policy, ..Unknown::default() };
+    let known = NoObjects { policy, ..NoObjects::default() };
     let entry = |text: &str| Entry { version: 1, value: Arc::new(json!({"data": {"k": text}})) };
     let folders = Versioned::from([(named.clone(), entry("folder"))]);
     let remembered = Versioned::from([(named.clone(), entry("remembered"))]);
@@ -101,7 +101,7 @@ fn what_is_sealed_may_be_newer_than_a_folders_secret_for_what_runs_with_it() {
     };
     let plain = Versioned::from([(secret.clone(), entry(json!({})))]);
     let overriding = Versioned::from([(secret.clone(), entry(json!({OVERRIDE_ANNOTATION: "true"})))]);
-    let (silent, known) = (Snapshot::default(), Unknown::default());
+    let (silent, known) = (Snapshot::default(), NoObjects::default());
     let sealed = Objects { api: Some(&silent), folders: &plain, live: false, is_closed: true, ..known.objects() };
     assert_eq!(sealed.lookup(&secret), Lookup::Unknown);
     for (objects, why) in [
@@ -117,7 +117,7 @@ fn what_is_sealed_may_be_newer_than_a_folders_secret_for_what_runs_with_it() {
 #[test]
 fn what_a_folder_may_have_and_cannot_be_read_is_unknown_and_not_absent() {
     let named = ObjectRef::new(Kind::ConfigMap, "a", "c");
-    let known = Unknown::default();
+    let known = NoObjects::default();
     let lookup = |are_folders_unread| {
         let objects = Objects { are_folders_unread, ..known.objects() };
         matches!(objects.lookup(&named), Lookup::Absent)
@@ -129,7 +129,7 @@ fn what_a_folder_may_have_and_cannot_be_read_is_unknown_and_not_absent() {
 fn what_the_api_server_last_said_to_be_gone_is_absent_until_it_says_something_else() {
     let named = ObjectRef::new(Kind::ConfigMap, "a", "c");
     let entry = || Versioned::from([(named.clone(), Entry { version: 1, value: Arc::new(json!({})) })]);
-    let (silent, full, known) = (Snapshot::default(), entry(), Unknown::default());
+    let (silent, full, known) = (Snapshot::default(), entry(), NoObjects::default());
     let (mut shows, absent, none) = (Snapshot::default(), BTreeSet::from([named.clone()]), BTreeSet::new());
     shows.objects.extend(entry());
     let gone = Objects { api: Some(&silent), absent: &absent, live: false, ..known.objects() };
@@ -173,7 +173,7 @@ fn where_a_folder_cannot_be_read_a_namespace_that_is_not_trusted_says_nothing_of
     let mut api = Snapshot::default();
     api.objects.extend(shown);
     let is_known = |trusted: &[&str], are_folders_unread| {
-        let known = Unknown { policy: policy(trusted), ..Unknown::default() };
+        let known = NoObjects { policy: policy(trusted), ..NoObjects::default() };
         let objects = Objects { api: Some(&api), are_folders_unread, ..known.objects() };
         matches!(objects.lookup(&named), Lookup::Present(_))
     };
