@@ -279,9 +279,7 @@ impl ManifestDir {
             stage.unlink(name).map_err(fail)?;
             return Err(ManifestError::Gone { path });
         }
-        self.expected.will_appear(name, staged);
-        if let Err(source) = stage.rename(name, dir, name) {
-            self.expected.forget(name);
+        if let Err(source) = self.expected.during(name, Some(staged), || stage.rename(name, dir, name)) {
             // What cannot be removed now is removed when the folder is next opened.
             let _ = stage.unlink(name);
             return Err(fail(source));
@@ -315,9 +313,8 @@ impl ManifestDir {
         }
         self.refuse_foreign(name)?;
         let fail = |source| ManifestError::Remove { path: self.path.join(name), source };
-        self.expected.will_vanish(name);
         let dir = self.folder.dir();
-        let removed = dir.unlink(name).map_err(fail)?;
+        let removed = self.expected.during(name, None, || dir.unlink(name)).map_err(fail)?;
         // What fails to be synced now is synced with the next pass, which does not find the file any more.
         self.has_unsynced_names = true;
         dir.sync().map_err(fail)?;
