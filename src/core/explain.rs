@@ -3,6 +3,8 @@
 //! Owns the texts about placement, mode and policy. Must not decide: it prints the results of [`placement::judge`],
 //! [`Covered`] and [`Admission`].
 
+use std::fmt;
+
 use serde_json::Value;
 
 use crate::core::json::Json;
@@ -72,7 +74,7 @@ pub fn explain(daemon_set: &DaemonSet, node: &NodeView, rules: &ExplainRules<'_>
 }
 
 /// The same of a DaemonSet of the API that is not ours, and of which no more is read.
-pub fn not_selected(reason: &str) -> Vec<Term> {
+pub fn not_selected(reason: impl fmt::Display) -> Vec<Term> {
     vec![term("source", None, Source::Api.to_string()), not_covered(reason)]
 }
 
@@ -82,8 +84,8 @@ pub fn not_seen(selector: Option<&str>) -> Vec<Term> {
     selector.map(|selector| term("selector of the configuration", None, text(selector))).into_iter().collect()
 }
 
-fn not_covered(reason: &str) -> Term {
-    term("mode and policy", Some(false), reason.to_owned())
+fn not_covered(reason: impl fmt::Display) -> Term {
+    term("mode and policy", Some(false), reason.to_string())
 }
 
 fn policy(daemon_set: &DaemonSet, covered: &Covered) -> Term {

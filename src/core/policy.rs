@@ -5,6 +5,7 @@
 //! look at nodes or evidence.
 
 mod admission;
+mod covered;
 pub mod pod_security;
 pub mod room;
 mod rules;
@@ -36,6 +37,8 @@ use crate::core::validate;
 
 pub use admission::Admission;
 pub use admission::namespace_of;
+pub use covered::Covered;
+pub use covered::NotCovered;
 pub use room::Requester;
 pub use room::Resources;
 pub use room::Share;
@@ -52,15 +55,6 @@ pub use rules::trusts;
 pub use too_large::TooLarge;
 pub use verdicts::Judge;
 pub use verdicts::Verdicts;
-
-/// Whether a DaemonSet of the API is ours.
-#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub enum Covered {
-    /// It is, in this mode.
-    Yes(Mode),
-    /// It is not, and why.
-    No(String),
-}
 
 /// What this node's configuration says about DaemonSets of the API.
 ///
@@ -224,11 +218,10 @@ impl Policy {
         };
         Covered::No(match cause {
             LeftAloneCause::UnknownMode => mistyped(labels),
-            LeftAloneCause::ModeLabelled => format!("it has no label {MODE_LABEL}, and default-mode is labelled"),
-            LeftAloneCause::Selector => format!("its labels do not match selector {}", self.selector),
+            LeftAloneCause::ModeLabelled => NotCovered::ModeLabelled,
+            LeftAloneCause::Selector => NotCovered::Selector(self.selector.clone()),
             LeftAloneCause::Namespace => {
-                let namespaces = self.namespaces.join(", ");
-                format!("namespace {namespace} is not among policy.namespaces ({namespaces})")
+                NotCovered::Namespace { namespace: namespace.to_owned(), namespaces: self.namespaces.clone() }
             }
         })
     }
@@ -320,9 +313,8 @@ pub fn is_no_mode(value: &str) -> bool {
 }
 
 /// What is wrong with a mode label that has an unknown value.
-pub fn mistyped(labels: &BTreeMap<String, String>) -> String {
-    let value = labels.get(MODE_LABEL).map(String::as_str).unwrap_or_default();
-    format!("label {MODE_LABEL} is {value:?}, which is neither static nor bootstrap")
+pub fn mistyped(labels: &BTreeMap<String, String>) -> NotCovered {
+    NotCovered::UnknownMode(labels.get(MODE_LABEL).cloned().unwrap_or_default())
 }
 
 /// What to do about the mode label of the DaemonSet `key`, which has an unknown value.

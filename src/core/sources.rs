@@ -14,6 +14,7 @@ use crate::core::model::Source;
 use crate::core::policy::Admission;
 use crate::core::policy::Covered;
 use crate::core::policy::Judge;
+use crate::core::policy::NotCovered;
 use crate::core::policy::TooLarge;
 use crate::core::policy::namespace_of;
 use crate::core::policy::same_template;
@@ -25,6 +26,7 @@ mod folder;
 mod hold;
 mod patched;
 mod reason;
+mod refused;
 mod uncovered;
 
 use absent::last_known;
@@ -45,6 +47,7 @@ use hold::resolve_invalid;
 use hold::resolve_too_large;
 pub use reason::DesiredNote;
 pub use reason::DesiredReason;
+pub use refused::RefusedVersion;
 use uncovered::resolve_uncovered;
 
 /// The state of one daemon in the folders.
@@ -93,7 +96,7 @@ pub enum ApiState<'a> {
     /// It exists.
     Present(&'a Arc<DaemonSet>),
     /// It exists but is invalid; the instance stays.
-    Invalid { reason: &'a str },
+    Invalid(RefusedVersion),
     /// It exists, and its namespace, which is not trusted, may not have as much; the instance stays.
     TooLarge(&'a TooLarge),
     /// A complete list does not contain it, or a watch reported its deletion.
@@ -226,7 +229,7 @@ fn by_sources(
     }
     match &known.api {
         ApiState::Present(daemon_set) => resolve_present(known, daemon_set, record, (policy, objects)),
-        ApiState::Invalid { reason } => resolve_invalid(known, reason, record, (policy, objects)),
+        ApiState::Invalid(refusal) => resolve_invalid(known, refusal.clone(), record, (policy, objects)),
         ApiState::TooLarge(too_large) => resolve_too_large(known, too_large, record, (policy, objects)),
         ApiState::Absent { by_event } => resolve_absent(known, *by_event, record, &policy),
         ApiState::Orphaned if record.instances.is_empty() => resolve_absent(known, true, record, &policy),
@@ -287,8 +290,8 @@ fn covers(
     let (Covered::Yes(_), Some(folder)) = (&covered, folder) else { return covered };
     let why = match policy.admit(daemon_set, objects.lookup(&namespace_of(daemon_set))) {
         Admission::Allowed(_) => return covered,
-        Admission::Refused(errors) => errors.iter().map(FieldError::with_hint).collect::<Vec<_>>().join("; "),
-        Admission::Waits(missing) => format!("{missing} has not been read yet"),
+        Admission::Refused(errors) => NotCovered::Refused(errors),
+        Admission::Waits(missing) => NotCovered::Unread(missing),
     };
     let runs = |d: &Arc<DaemonSet>| d.source == Source::Api && same_template(d, daemon_set);
     if same_template(daemon_set, folder) || record.live().filter_map(|i| i.daemon_set.as_ref()).any(runs) {

@@ -20,6 +20,7 @@ use crate::core::model::Source;
 use crate::core::policy;
 use crate::core::policy::Admission;
 use crate::core::policy::Covered;
+use crate::core::policy::NotCovered;
 use crate::core::record::Cause;
 use crate::core::replies::ExplainReport;
 use crate::core::status::DaemonStatus;
@@ -141,7 +142,7 @@ pub(super) fn one(cluster: &ClusterOverview, name: &str, key: &ObjectKey, json: 
                 hints.push(policy::respelt(key));
                 Covered::No(policy::mistyped(&daemon.daemon_set.labels))
             }
-            None => Covered::No("it has no mode label, and no agent runs it".to_owned()),
+            None => Covered::No(NotCovered::Unreported),
         };
         // The agent's report has what the node's owner forbids.
         let rules = core::explain::ExplainRules {

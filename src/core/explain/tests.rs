@@ -9,6 +9,7 @@ use super::*;
 use crate::core::model::ObjectKey;
 use crate::core::model::Taint;
 use crate::core::model::UpdateStrategy;
+use crate::core::policy::NotCovered;
 
 fn daemon_set(spec: Value) -> DaemonSet {
     DaemonSet {
@@ -147,8 +148,10 @@ fn what_its_start_depends_on_is_named_as_far_as_it_is_understood() {
 
 #[test]
 fn a_refusal_of_policy_is_the_reason() {
-    let terms = explain(&daemon_set(json!({})), &NodeView::default(), &free(&Covered::No("why not".into())));
-    assert_eq!(terms[1], Term { subject: "mode and policy".into(), holds: Some(false), text: "why not".into() });
+    let terms =
+        explain(&daemon_set(json!({})), &NodeView::default(), &free(&Covered::No(NotCovered::UnknownMode("x".into()))));
+    let text = "label daemonlet.dev/mode is \"x\", which is neither static nor bootstrap".to_owned();
+    assert_eq!(terms[1], Term { subject: "mode and policy".into(), holds: Some(false), text });
 }
 
 #[test]

@@ -44,9 +44,8 @@ impl Planner<'_> {
             self.summary.reason.clear();
         }
         match why {
-            Hold::Refused(_) | Hold::TooLarge(_) => {
-                let errors = if let Hold::TooLarge(errors) = why { errors.as_slice() } else { &[] };
-                self.add_hints(errors.iter().filter_map(|error| error.hint.clone()));
+            Hold::Refused(refusal) => {
+                self.add_hints(refusal.errors().iter().filter_map(|error| error.hint.clone()));
                 self.hold_refused(why, "correct the DaemonSet; until then its last valid version counts");
             }
             Hold::Overlays(errors) => {

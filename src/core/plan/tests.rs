@@ -54,6 +54,7 @@ use crate::core::render::Refused;
 use crate::core::set_aside::HeldBack;
 use crate::core::sources::DesiredReason;
 use crate::core::sources::Hold;
+use crate::core::sources::RefusedVersion;
 use crate::core::start_order::After;
 
 use super::*;

@@ -36,23 +36,29 @@ const BOOTSTRAP: &[(&str, &str)] = &[(MODE_LABEL, "bootstrap")];
 fn what_only_the_api_has() {
     let wrong: &[(&str, &str)] = &[(MODE_LABEL, "Static")];
     let table = [
-        (Policy::default(), "kube-system", STATIC, Covered::Yes(Mode::Static)),
-        (Policy::default(), "kube-system", BOOTSTRAP, Covered::Yes(Mode::Bootstrap)),
-        (Policy::default(), "kube-system", &[], no("it has no label daemonlet.dev/mode, and default-mode is labelled")),
-        (Policy::default(), "a", STATIC, no("namespace a is not among policy.namespaces (kube-system)")),
-        (policy(None, "", &["*"]), "a", STATIC, Covered::Yes(Mode::Static)),
-        (policy(Some(Mode::Bootstrap), "", &["a", "b"]), "b", &[], Covered::Yes(Mode::Bootstrap)),
-        (policy(Some(Mode::Bootstrap), "", &["a"]), "a", STATIC, Covered::Yes(Mode::Static)),
-        (policy(None, "tier=node", &["a"]), "a", STATIC, no("its labels do not match selector tier=node")),
+        (Policy::default(), "kube-system", STATIC, Ok(Mode::Static)),
+        (Policy::default(), "kube-system", BOOTSTRAP, Ok(Mode::Bootstrap)),
+        (
+            Policy::default(),
+            "kube-system",
+            &[],
+            Err("it has no label daemonlet.dev/mode, and default-mode is labelled"),
+        ),
+        (Policy::default(), "a", STATIC, Err("namespace a is not among policy.namespaces (kube-system)")),
+        (policy(None, "", &["*"]), "a", STATIC, Ok(Mode::Static)),
+        (policy(Some(Mode::Bootstrap), "", &["a", "b"]), "b", &[], Ok(Mode::Bootstrap)),
+        (policy(Some(Mode::Bootstrap), "", &["a"]), "a", STATIC, Ok(Mode::Static)),
+        (policy(None, "tier=node", &["a"]), "a", STATIC, Err("its labels do not match selector tier=node")),
         (
             policy(Some(Mode::Static), "", &["*"]),
             "a",
             wrong,
-            no("label daemonlet.dev/mode is \"Static\", which is neither static nor bootstrap"),
+            Err("label daemonlet.dev/mode is \"Static\", which is neither static nor bootstrap"),
         ),
     ];
     for (policy, namespace, labels, expected) in table {
-        assert_eq!(policy.covers(&daemon_set(namespace, labels, "x:1"), None), expected, "{namespace} {labels:?}");
+        let covered = policy.covers(&daemon_set(namespace, labels, "x:1"), None);
+        assert_eq!(said(covered), expected.map_err(str::to_owned), "{namespace} {labels:?}");
     }
 }
 
@@ -78,27 +84,32 @@ fn what_is_left_alone_has_a_hint_how_it_is_selected() {
     assert_eq!(hint(&selector, "a", STATIC), (LeftAloneCause::Selector, wanted));
 }
 
-fn no(reason: &str) -> Covered {
-    Covered::No(reason.to_owned())
+/// Whether it is ours; why not, as it is printed.
+fn said(covered: Covered) -> Result<Mode, String> {
+    match covered {
+        Covered::Yes(mode) => Ok(mode),
+        Covered::No(why) => Err(why.to_string()),
+    }
 }
 
 #[test]
 fn what_a_folder_has_too() {
-    let refused = no("namespace a is not among policy.namespaces (kube-system)");
+    let refused = Err("namespace a is not among policy.namespaces (kube-system)");
     let table = [
-        ("kube-system", &[][..], &[][..], "x:1", Covered::Yes(Mode::Static)),
-        ("kube-system", &[], BOOTSTRAP, "x:1", Covered::Yes(Mode::Bootstrap)),
-        ("kube-system", STATIC, BOOTSTRAP, "x:1", Covered::Yes(Mode::Static)),
-        ("kube-system", &[], &[], "x:2", Covered::Yes(Mode::Static)),
+        ("kube-system", &[][..], &[][..], "x:1", Ok(Mode::Static)),
+        ("kube-system", &[], BOOTSTRAP, "x:1", Ok(Mode::Bootstrap)),
+        ("kube-system", STATIC, BOOTSTRAP, "x:1", Ok(Mode::Static)),
+        ("kube-system", &[], &[], "x:2", Ok(Mode::Static)),
         // Not even the same template makes it one of the node's own.
-        ("a", &[], &[], "x:1", refused.clone()),
+        ("a", &[], &[], "x:1", refused),
         ("a", &[], &[], "x:2", refused),
     ];
     for (namespace, api, folder, image, expected) in table {
         let folder = Arc::new(daemon_set(namespace, folder, "x:1"));
         let mut api = daemon_set(namespace, api, image);
         api.template["spec"]["restartPolicy"] = json!("Always");
-        assert_eq!(Policy::default().covers(&api, Some(&folder)), expected, "{namespace} {image}");
+        let covered = said(Policy::default().covers(&api, Some(&folder)));
+        assert_eq!(covered, expected.map_err(str::to_owned), "{namespace} {image}");
     }
 }
 

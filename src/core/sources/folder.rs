@@ -73,7 +73,7 @@ fn kept(record: &DaemonRecord, reason: DesiredReason) -> Desired {
 pub(super) fn resolve_unselected(known: &KnownDefinition<'_>, record: &DaemonRecord) -> Desired {
     let why = DesiredReason::NamespaceNotSelected(record.key.namespace.clone());
     let is_there =
-        matches!(known.api, ApiState::Present(_) | ApiState::Invalid { .. } | ApiState::TooLarge(_) | ApiState::Unread);
+        matches!(known.api, ApiState::Present(_) | ApiState::Invalid(_) | ApiState::TooLarge(_) | ApiState::Unread);
     match folder_of(known, record) {
         Some(folder) => match of_the_api(record, folder) {
             Some(running) => wanted(running, folder_mode(folder), Some(DesiredNote::Running(why))),

@@ -25,6 +25,7 @@ use super::DesiredReason;
 use super::FolderState;
 use super::KnownDefinition;
 use super::PolicyAndObjects;
+use super::RefusedVersion;
 use super::covers;
 use super::folder_of;
 use super::has_given_way;
@@ -38,11 +39,9 @@ use super::wanted;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Hold {
     /// The newest definition is refused; why.
-    Refused(String),
+    Refused(RefusedVersion),
     /// The configuration of this node no longer selects it, which alone ends nothing; why it does not.
     Narrowed(DesiredReason),
-    /// The newest definition has more than its namespace, which is not trusted, may have.
-    TooLarge(Vec<FieldError>),
     /// Its overlays cannot be applied to the newest definition; why not.
     Overlays(Vec<FieldError>),
     /// `[policy]` no longer lets such a pod start, which ends nothing, either; the violations.
@@ -56,7 +55,6 @@ impl fmt::Display for Hold {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Refused(why) => write!(f, "the API's version is refused: {why}"),
-            Self::TooLarge(errors) => write!(f, "the API's version is refused: {}", joined(errors)),
             Self::Overlays(errors) => {
                 let (first, others) = errors.split_at(errors.len().min(1));
                 write!(f, "the overlays cannot be applied: {}", joined(first))?;
@@ -161,11 +159,8 @@ pub(super) fn resolve_too_large(
     if let Some(errors) = running.and_then(|running| rules.0.forbids(running)) {
         return held(known, record, Some(mode), Hold::Forbidden(errors));
     }
-    match resolve_invalid(known, &too_large.reason(), record, rules) {
+    match resolve_invalid(known, RefusedVersion::TooLarge(too_large.errors.clone()), record, rules) {
         Desired::Unsure { .. } => Desired::Refused { mode, errors: too_large.errors.clone() },
-        Desired::Held { daemon_set, mode, why: Hold::Refused(_), ask } => {
-            Desired::Held { daemon_set, mode, why: Hold::TooLarge(too_large.errors.clone()), ask }
-        }
         desired => desired,
     }
 }
@@ -173,23 +168,22 @@ pub(super) fn resolve_too_large(
 /// What follows from a version of the API that is refused.
 pub(super) fn resolve_invalid(
     known: &KnownDefinition<'_>,
-    reason: &str,
+    refusal: RefusedVersion,
     record: &DaemonRecord,
     rules: PolicyAndObjects<'_>,
 ) -> Desired {
     let folder = folder_of(known, record);
-    let hold = Hold::Refused(reason.to_owned());
     if let (None, Some(folder), None) = (known.remembered, folder, &record.api_uid) {
         // The instance may be of the API's version; the folder's would be a step back.
         if may_be_older(known.folder, record) {
-            return Desired::Unsure { reason: DesiredReason::Hold(Box::new(hold)) };
+            return Desired::Unsure { reason: DesiredReason::Hold(Box::new(Hold::Refused(refusal))) };
         }
-        let note = DesiredNote::FolderNotRefused(reason.to_owned());
+        let note = DesiredNote::FolderNotRefused(refusal);
         return wanted(folder, folder.mode_label().unwrap_or(Mode::Static), Some(note));
     }
     let mode = last_known(known.remembered, record).and_then(|last| match covers(rules, last, folder, record) {
         Covered::Yes(mode) => Some(mode),
         Covered::No(_) => None,
     });
-    held(known, record, mode, hold)
+    held(known, record, mode, Hold::Refused(refusal))
 }

@@ -5,8 +5,10 @@
 use std::fmt;
 
 use crate::core::model::Source;
+use crate::core::policy::NotCovered;
 
 use super::Hold;
+use super::RefusedVersion;
 
 /// Why the sources want of a daemon what they want.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,9 +39,9 @@ pub enum DesiredReason {
     /// The configured selector may hide it from the watch.
     MayBeHidden,
     /// This node's configuration does not cover it; why.
-    NotCovered(String),
+    NotCovered(NotCovered),
     /// The same, and an earlier configuration may have covered it.
-    MayBeNarrowed(String),
+    MayBeNarrowed(NotCovered),
     /// That nothing defines it is no evidence, for a reason of its folder and for one of the API server.
     NoEvidence(&'static str, Box<Self>),
     /// Its file gave it its mode and may still be there, for this reason.
@@ -86,7 +88,7 @@ impl fmt::Display for DesiredReason {
             Self::StillThere(what) => return write!(f, "{what}, but a direct look still shows it"),
             Self::NotSelected => "it is not selected any more",
             Self::MayBeHidden => "the DaemonSets that this node's configuration selects do not contain it",
-            Self::NotCovered(why) => why,
+            Self::NotCovered(why) => return why.fmt(f),
             Self::MayBeNarrowed(why) => {
                 return write!(f, "what runs may have been selected by an earlier configuration: {why}");
             }
@@ -114,13 +116,13 @@ pub enum DesiredNote {
     /// What runs, which came from the API server, whose DaemonSet says nothing here.
     Running(DesiredReason),
     /// The folder's: the API's is refused.
-    FolderNotRefused(String),
+    FolderNotRefused(RefusedVersion),
     /// The folder's: this node's configuration does not cover the API's.
-    FolderNotApi(String),
+    FolderNotApi(NotCovered),
     /// What runs: this node's configuration does not cover the API's.
-    RunningNotApi(String),
+    RunningNotApi(NotCovered),
     /// What runs: this node's configuration does not cover what the API server last had.
-    RunningNotRemembered(String),
+    RunningNotRemembered(NotCovered),
 }
 
 impl fmt::Display for DesiredNote {
@@ -129,11 +131,11 @@ impl fmt::Display for DesiredNote {
             Self::Folder(why) => write!(f, "the folder's stays in force: {why}"),
             Self::Running(why) => write!(f, "what runs stays: {why}"),
             Self::FolderNotRefused(why) => {
-                write!(f, "the API's version is refused, the folder's stays in force: {why}")
+                write!(f, "the API's version is refused, the folder's stays in force: {}", why.with_hints())
             }
             Self::FolderNotApi(why) => write!(f, "the API's version is not used, the folder's stays in force: {why}"),
             Self::RunningNotApi(why) => write!(f, "the API's new version is not used, what runs stays: {why}"),
-            Self::RunningNotRemembered(why) => f.write_str(why),
+            Self::RunningNotRemembered(why) => why.fmt(f),
         }
     }
 }

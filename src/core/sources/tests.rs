@@ -117,7 +117,7 @@ impl<'a> SourcesCase<'a> {
             Desired::Gone { by_list, ignore_file, .. } => format!("gone by_list={by_list} ignore={ignore_file:?}"),
             Desired::Orphaned { .. } => "orphaned".into(),
             Desired::Confirm { .. } => "confirm".into(),
-            Desired::Held { mode, why: Hold::Refused(_) | Hold::TooLarge(_) | Hold::Overlays(_), .. } => {
+            Desired::Held { mode, why: Hold::Refused(_) | Hold::Overlays(_), .. } => {
                 format!("held as refused, {mode:?}")
             }
             Desired::Held { mode, why: Hold::Narrowed(_) | Hold::Forbidden(_) | Hold::Undefined(_), ask, .. } => {
@@ -192,7 +192,7 @@ fn a_file_that_cannot_be_read_for_a_while_does_not_bring_back_what_was_deleted()
 #[test]
 fn what_ended_for_a_restart_returns_though_its_newest_definition_is_refused() {
     let mut ended = record(Some("ds-uid"), false);
-    let refused = || ApiState::Invalid { reason: "no such mode" };
+    let refused = || ApiState::Invalid(RefusedVersion::HeldBack(HeldBack::AwaitsTurn));
     assert_eq!(SourcesCase::new(FolderState::Absent, refused()).desired(&ended), "unsure");
     let daemon_set = daemon_set(Source::Api, Some("static"));
     ended.last = Some(crate::core::record::LastRun { revision: "r".to_owned(), daemon_set, claimed: false });

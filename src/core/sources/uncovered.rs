@@ -7,6 +7,7 @@ use std::sync::Arc;
 use crate::core::model::DaemonSet;
 use crate::core::model::MODE_LABEL;
 use crate::core::policy::Covered;
+use crate::core::policy::NotCovered;
 use crate::core::policy::Policy;
 use crate::core::record::DaemonRecord;
 
@@ -29,7 +30,7 @@ use super::wanted;
 /// What follows from a DaemonSet of the API that is not ours for `reason`, whatever it defines.
 pub(super) fn resolve_uncovered(
     known: &KnownDefinition<'_>,
-    reason: String,
+    reason: NotCovered,
     record: &DaemonRecord,
     policy: &Policy,
 ) -> Desired {

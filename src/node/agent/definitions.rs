@@ -12,6 +12,7 @@ use crate::core::model::ObjectKey;
 use crate::core::policy::Covered;
 use crate::core::policy::Policy;
 use crate::core::sources::ApiState;
+use crate::core::sources::RefusedVersion;
 use crate::node::api::Converted;
 use crate::node::api::Presence;
 use crate::node::api::Snapshot;
@@ -68,7 +69,9 @@ impl ApiDefinitions {
     pub(super) fn api_state(&self, key: &ObjectKey, api: &Snapshot) -> ApiState<'_> {
         match (self.converted.get(key), api.presence(key)) {
             (Some((_, Ok(daemon_set))), _) => ApiState::Present(daemon_set),
-            (Some((_, Err(Unusable::Invalid(reason)))), _) => ApiState::Invalid { reason },
+            (Some((_, Err(Unusable::Invalid(errors)))), _) => {
+                ApiState::Invalid(RefusedVersion::Invalid(errors.clone()))
+            }
             (Some((_, Err(Unusable::TooLarge(too_large)))), _) => ApiState::TooLarge(too_large),
             (None, Presence::Deleted { orphan: true, .. }) => ApiState::Orphaned,
             (None, Presence::Deleted { .. }) => ApiState::Absent { by_event: true },

@@ -38,6 +38,7 @@ use crate::core::sources::Desired;
 use crate::core::sources::DesiredReason;
 use crate::core::sources::FolderState;
 use crate::core::sources::KnownDefinition;
+use crate::core::sources::RefusedVersion;
 use crate::core::startup_taint;
 use crate::core::startup_taint::ApiServer;
 use crate::core::startup_taint::Switch;
@@ -206,9 +207,8 @@ fn desired<'a>(
         }
         let held_back = |daemon_set: Option<&Arc<DaemonSet>>| state.held_back(observation, daemon_set?);
         let api_held_back = held_back(of_api.daemon_set());
-        let words = api_held_back.as_ref().map(ToString::to_string);
-        if let Some(reason) = &words {
-            of_api = ApiState::Invalid { reason };
+        if let Some(why) = &api_held_back {
+            of_api = ApiState::Invalid(RefusedVersion::HeldBack(why.clone()));
         }
         let about = state.definitions.version(key);
         let folder = observation.folders.state(key, &state.inputs.origins, record);

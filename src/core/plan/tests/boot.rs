@@ -135,7 +135,7 @@ fn what_was_given_back_before_the_power_went_is_not_made_at_the_boot() {
         ("the definition is refused, and the approval is withdrawn", |bench| {
             bench.world.permission = Some(Permission::Withheld(Withheld::NotApproved));
             let daemon_set = Arc::new(of_api("a", "boot"));
-            let why = Hold::Refused("a field is not known".to_owned());
+            let why = Hold::Refused(RefusedVersion::HeldBack(HeldBack::AwaitsTurn));
             Desired::Held { daemon_set, mode: Mode::Static, why, ask: false }
         }),
         ("its manifests cannot be read, and the approval is withdrawn", |bench| {
@@ -161,7 +161,7 @@ fn what_is_claimed_is_reported_for_as_long_as_a_boot_would_make_it() {
     let doubt = Desired::Held {
         daemon_set: Arc::new(of_api("a", "boot")),
         mode: Mode::Static,
-        why: Hold::Refused("a field is not known".to_owned()),
+        why: Hold::Refused(RefusedVersion::HeldBack(HeldBack::AwaitsTurn)),
         ask: false,
     };
     for permission in [Permission::Staged, Permission::Withheld(Withheld::NotRead)] {

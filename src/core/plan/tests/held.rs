@@ -14,7 +14,7 @@ fn held(why: Hold) -> Desired {
 fn what_is_held_keeps_its_revision_and_its_data_fresh_and_says_so() {
     let mut bench = Bench::running("a");
     let narrowed = held(Hold::Narrowed(DesiredReason::MayBeHidden));
-    let refused = held(Hold::Refused("the label is wrong".to_owned()));
+    let refused = held(Hold::Refused(RefusedVersion::Invalid(vec![error()])));
     for (desired, state, releasable) in [(&narrowed, State::Held, true), (&refused, State::Refused, false)] {
         assert_eq!(bench.pass(desired), NONE);
         let summary = bench.plan(desired).summary;
@@ -22,7 +22,8 @@ fn what_is_held_keeps_its_revision_and_its_data_fresh_and_says_so() {
         assert!(!summary.hints.is_empty() && !summary.reason.is_empty(), "{summary:?}");
     }
     let errors = || vec![FieldError { hint: Some("do it".to_owned()), ..error() }];
-    for why in [Hold::Forbidden(errors()), Hold::TooLarge(errors()), Hold::Overlays(errors())] {
+    for why in [Hold::Forbidden(errors()), Hold::Refused(RefusedVersion::TooLarge(errors())), Hold::Overlays(errors())]
+    {
         let summary = bench.plan(&held(why)).summary;
         assert!(summary.reason.contains(&error().to_string()) && !summary.reason.contains("hint"), "{summary:?}");
         assert_eq!((summary.hints[0].as_str(), summary.hints.len()), ("do it", 2), "{summary:?}");

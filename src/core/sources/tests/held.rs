@@ -95,7 +95,7 @@ fn who_may_not_define_a_daemon_of_a_folder_may_not_end_it() {
     for (api, expected) in [
         (ApiState::Present(&theirs), "wanted from file, Static with a note"),
         (ApiState::Present(&deleted), "wanted from file, Static with a note"),
-        (ApiState::Invalid { reason: "x" }, "wanted from file, Static with a note"),
+        (ApiState::Invalid(RefusedVersion::HeldBack(HeldBack::AwaitsTurn)), "wanted from file, Static with a note"),
         (ApiState::Absent { by_event: true }, "wanted from file, Static"),
         (ApiState::Absent { by_event: false }, "wanted from file, Static"),
         (ApiState::Orphaned, "wanted from file, Static"),

@@ -5,7 +5,7 @@ use super::*;
 #[test]
 fn an_invalid_version_keeps_what_runs() {
     let file = file();
-    let invalid = || ApiState::Invalid { reason: "spec.selector: empty" };
+    let invalid = || ApiState::Invalid(RefusedVersion::HeldBack(HeldBack::AwaitsTurn));
     assert_eq!(SourcesCase::new(FolderState::Absent, invalid()).desired(&record(Some("ds-uid"), true)), "unsure");
     let labelled = daemon_set(Source::Api, Some("bootstrap"));
     let known = running(&labelled);
@@ -43,7 +43,7 @@ fn what_is_too_large_ends_nothing_and_without_its_label_it_is_not_ours() {
     let mut own = record(None, true);
     own.instances[0].daemon_set = Some(Arc::clone(&file));
     assert_eq!(beside.desired(&own), "wanted from file, Static with a note");
-    let unlabelled = too_large(Covered::No("no label".to_owned()));
+    let unlabelled = too_large(Covered::No(NotCovered::ModeLabelled));
     let case = || SourcesCase::new(FolderState::Absent, ApiState::TooLarge(&unlabelled));
     assert_eq!(case().desired(&record(None, false)), "left");
     assert_eq!(case().desired(&running(&labelled)), "confirm");

@@ -14,9 +14,11 @@ use serde_json::Value;
 use crate::core::bounds;
 use crate::core::json::Json;
 use crate::core::model::DaemonSet;
+use crate::core::model::FieldError;
 use crate::core::model::MODE_LABEL;
 use crate::core::model::ObjectKey;
 use crate::core::model::Source;
+use crate::core::model::joined;
 use crate::core::outline;
 use crate::core::policy;
 use crate::core::policy::Policy;
@@ -29,8 +31,8 @@ pub type Converted = Result<Arc<DaemonSet>, Unusable>;
 /// Why a DaemonSet of the API is not used.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum Unusable {
-    /// It is invalid; why.
-    Invalid(String),
+    /// These fields are invalid.
+    Invalid(Vec<FieldError>),
     /// It has more than a namespace that is not trusted may have, and nothing else of it is kept.
     TooLarge(TooLarge),
 }
@@ -38,7 +40,7 @@ pub enum Unusable {
 impl fmt::Display for Unusable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Invalid(reason) => f.write_str(reason),
+            Self::Invalid(errors) => f.write_str(&joined(errors)),
             Self::TooLarge(too_large) => f.write_str(&too_large.reason()),
         }
     }
@@ -135,10 +137,7 @@ pub(super) fn fingerprint(value: &Value) -> u64 {
 /// # Errors
 /// Every field that is refused.
 pub fn convert(value: &Value) -> Converted {
-    policy::checked(value, Source::Api).map(Arc::new).map_err(|errors| {
-        let errors: Vec<String> = errors.iter().map(ToString::to_string).collect();
-        Unusable::Invalid(errors.join("; "))
-    })
+    policy::checked(value, Source::Api).map(Arc::new).map_err(Unusable::Invalid)
 }
 
 /// The same of one in a namespace whose DaemonSets `policy` bounds.
