@@ -1,8 +1,8 @@
 //! How well something is known, and which of several sources counts.
 //!
-//! Owns the one precedence of objects that daemons refer to: Namespaces, ConfigMaps, Secrets, ServiceAccounts and others.
-//! [`crate::core::sources`] has the same order for DaemonSets, where what runs stands before the folder. Only evidence makes
-//! something absent.
+//! Owns the one precedence of what the API and the folders have: DaemonSets, Namespaces, ConfigMaps, Secrets, ServiceAccounts
+//! and others. For a DaemonSet, what runs here by the API's word is the API's last version, too ([`crate::core::sources`]).
+//! Only evidence makes something absent.
 
 use std::fmt;
 

@@ -5,7 +5,10 @@
 
 use std::sync::Arc;
 
+use crate::core::knowledge::ApiAnswer;
 use crate::core::knowledge::OVERRIDE_ANNOTATION;
+use crate::core::knowledge::ObjectSources;
+use crate::core::knowledge::Origin;
 use crate::core::model::DaemonSet;
 use crate::core::model::FieldError;
 use crate::core::model::Mode;
@@ -106,6 +109,19 @@ pub enum ApiState<'a> {
     },
     /// A watch reported its deletion, and its pods are to stay (orphan).
     Orphaned,
+}
+
+impl ApiState<'_> {
+    /// What the API says of it, for [`ObjectSources`].
+    fn answer(&self) -> ApiAnswer<()> {
+        match self {
+            Self::None => ApiAnswer::NotConfigured,
+            Self::Unknown => ApiAnswer::Nothing,
+            Self::Unread => ApiAnswer::Unread,
+            Self::Present(_) | Self::Invalid(_) | Self::TooLarge(_) => ApiAnswer::Present(()),
+            Self::Absent { .. } | Self::Orphaned => ApiAnswer::Gone,
+        }
+    }
 }
 
 /// Everything that is known of one daemon's definition.
@@ -215,8 +231,18 @@ fn by_sources(
     policy: Judge<'_>,
     objects: &dyn ObjectSource,
 ) -> Desired {
-    let overrides = |folder: &&Arc<DaemonSet>| is_override(folder) && !has_given_way(known);
-    if let Some(folder) = folder_of(known, record).filter(overrides) {
+    let (folder, last) = (folder_of(known, record), last_known(known.remembered, record));
+    let is_selected = policy.allows_namespace(&record.key.namespace);
+    let sources = ObjectSources {
+        api: known.api.answer(),
+        remembered: last.map(|_| ()),
+        folder: folder.map(|_| ()),
+        overrides: folder.is_some_and(|folder| is_override(folder)) && !known.is_superseded,
+        is_newer: is_newer(known),
+        api_may_speak: is_selected,
+    };
+    let origin = sources.choose().map(|(origin, ())| origin);
+    if let Some(folder) = folder.filter(|_| sources.overrides && origin == Some(Origin::Folder)) {
         return wanted(folder, folder_mode(folder), None);
     }
     if let Some(held) = hold::held_override(known, record) {
@@ -224,35 +250,37 @@ fn by_sources(
     }
     let is_of_a_file = |d: &Arc<DaemonSet>| d.source != Source::Api;
     let has_file = known.has_file || record.definition().is_some_and(is_of_a_file);
-    if has_file && !policy.allows_namespace(&record.key.namespace) {
+    if has_file && !is_selected {
         return folder::resolve_unselected(known, record);
     }
-    match &known.api {
-        ApiState::Present(daemon_set) => resolve_present(known, daemon_set, record, (policy, objects)),
-        ApiState::Invalid(refusal) => resolve_invalid(known, refusal.clone(), record, (policy, objects)),
-        ApiState::TooLarge(too_large) => resolve_too_large(known, too_large, record, (policy, objects)),
-        ApiState::Absent { by_event } => resolve_absent(known, *by_event, record, &policy),
-        ApiState::Orphaned if record.instances.is_empty() => resolve_absent(known, true, record, &policy),
-        ApiState::Orphaned if absent::is_adopted_by_file(known, record) => {
+    match (&known.api, last.filter(|_| origin == Some(Origin::Remembered))) {
+        (ApiState::Present(daemon_set), _) => resolve_present(known, daemon_set, record, (policy, objects)),
+        (ApiState::Invalid(refused), _) => resolve_invalid(known, refused.clone(), record, (policy, objects)),
+        (ApiState::TooLarge(too_large), _) => resolve_too_large(known, too_large, record, (policy, objects)),
+        (ApiState::Absent { by_event }, _) => resolve_absent(known, *by_event, record, &policy),
+        (ApiState::Orphaned, _) if record.instances.is_empty() => resolve_absent(known, true, record, &policy),
+        (ApiState::Orphaned, _) if absent::is_adopted_by_file(known, record) => {
             resolve_folder(known, record, DesiredReason::NotInApi)
         }
-        ApiState::Orphaned => orphaned(known, record),
+        (ApiState::Orphaned, _) => orphaned(known, record),
         // A file's would be replaced a moment later.
-        ApiState::Unread if known.remembered.is_none() && !record.runs() => {
+        (ApiState::Unread, _) if known.remembered.is_none() && !record.runs() => {
             Desired::Unsure { reason: DesiredReason::BeingRead }
         }
-        ApiState::Unknown | ApiState::Unread => match last_known(known.remembered, record) {
-            Some(daemon_set) => resolve_remembered(known, daemon_set, record, (policy, objects)),
-            None if may_be_older(known.folder, record) => Desired::Unsure { reason: DesiredReason::MayBeOfApi },
-            None => resolve_folder(known, record, DesiredReason::Unanswered),
-        },
-        ApiState::None => match folder_of(known, record).and_then(|folder| of_the_api(record, folder)) {
-            // A configuration that was changed, or a lost file, is no reason to go back to the folder's version.
-            Some(_) if known.remembered.is_some() && record.runs() => {
-                held(known, record, None, Hold::Undefined(DesiredReason::FolderPassedOver))
-            }
-            _ => resolve_folder(known, record, DesiredReason::NoApiServer),
-        },
+        (ApiState::Unknown | ApiState::Unread, Some(last)) => {
+            resolve_remembered(known, last, record, (policy, objects))
+        }
+        (ApiState::Unknown | ApiState::Unread, None) if may_be_older(known.folder, record) => {
+            Desired::Unsure { reason: DesiredReason::MayBeOfApi }
+        }
+        (ApiState::Unknown | ApiState::Unread, None) => resolve_folder(known, record, DesiredReason::Unanswered),
+        // A configuration that was changed, or a lost file, is no reason to go back to the folder's version.
+        (ApiState::None, Some(last))
+            if known.remembered.is_some() && folder.is_some_and(|folder| !same_template(folder, last)) =>
+        {
+            held(known, record, None, Hold::Undefined(DesiredReason::FolderPassedOver))
+        }
+        (ApiState::None, _) => resolve_folder(known, record, DesiredReason::NoApiServer),
     }
 }
 

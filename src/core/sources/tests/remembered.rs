@@ -56,6 +56,10 @@ fn with_nothing_remembered_what_runs_and_came_from_the_api_is_not_taken_back_to_
     runs.instances[0].daemon_set = Some(Arc::clone(&newer));
     let unasked = || SourcesCase { remembered: Some(&newer), ..SourcesCase::new(folder(), ApiState::None) };
     assert_eq!(unasked().desired(&runs), "held, Static, ask=false", "a lost kubeconfig takes nothing back");
+    let mut ended = record(Some("ds-uid"), false);
+    assert_eq!(unasked().desired(&ended), "held, Static, ask=false", "it has never run here");
+    ended.last = Some(LastRun { revision: "r".to_owned(), daemon_set: Arc::clone(&api), claimed: false });
+    assert_eq!(unasked().desired(&ended), "held, Static, ask=false", "it ended to return");
     runs.released = true;
     assert!(unasked().desired(&runs).starts_with("gone"), "its owner lets it go");
     (runs.released, runs.instances[0].daemon_set) = (false, Some(Arc::clone(&api)));
