@@ -249,6 +249,11 @@ impl Policy {
         }
     }
 
+    /// Whether the configured selector leaves out `daemon_set`: the API server is not asked for it.
+    pub fn hides(&self, daemon_set: &DaemonSet) -> bool {
+        !self.selector.matches(&daemon_set.labels)
+    }
+
     /// What to do so that this node runs the DaemonSet `key` of the API, which it does not for `cause`.
     pub fn selecting(&self, key: &ObjectKey, cause: LeftAloneCause) -> String {
         let ObjectKey { namespace, name } = key;

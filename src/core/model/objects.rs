@@ -118,6 +118,11 @@ pub trait ObjectSource {
         false
     }
 
+    /// Whether nothing is known of `reference` now, and what runs may have been made with it.
+    fn may_have_had(&self, _reference: &ObjectRef) -> bool {
+        false
+    }
+
     /// The object that [`ObjectSource::lookup`] gives, where it has several owners: then its texts need not be copied.
     fn shared(&self, _reference: &ObjectRef) -> Option<Arc<Value>> {
         None

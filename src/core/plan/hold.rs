@@ -26,7 +26,7 @@ impl Planner<'_> {
         if self.take_definition(daemon_set) || mode == Mode::Bootstrap && self.is_handed_over(daemon_set) {
             return;
         }
-        self.may_return = matches!(why, Hold::Forbidden(_));
+        self.may_return = self.record.definition().is_some();
         self.order_retries();
         let live: Vec<_> = self.record.live().cloned().collect();
         match live.as_slice() {
@@ -39,7 +39,7 @@ impl Planner<'_> {
                 self.run(daemon_set, misplaced.as_deref());
             }
         }
-        if self.summary.state != State::Failing {
+        if !matches!(self.summary.state, State::Failing | State::Refused) {
             // Its readiness changes; the reason that holds it does not, and is news once.
             self.summary.reason.clear();
         }

@@ -132,7 +132,8 @@ impl<'a> RenderContext<'a> {
     /// A required ConfigMap or Secret; `None` if it is missing, or optional and absent.
     ///
     /// An unknown optional object is waited for if the DaemonSet comes from the API, as the kubelet does, unless what runs
-    /// was made without it. A daemon from a folder must not wait for an API that may not exist.
+    /// was made without it. A daemon from a folder must not wait for an API that may not exist; but what runs, and may have
+    /// been made with it, keeps it.
     pub(super) fn data_object(&mut self, kind: Kind, name: &str, optional: bool) -> Option<&'a Value> {
         match self.look_up_raw(ObjectRef::new(kind, self.namespace(), name)) {
             Lookup::Present(object) => return Some(object),
@@ -142,7 +143,7 @@ impl<'a> RenderContext<'a> {
                 return Some(object);
             }
             Lookup::Absent | Lookup::Deleted(_) if optional => {}
-            Lookup::Unknown if optional && (self.is_from_folder() || self.was_absent(kind, name)) => {}
+            Lookup::Unknown if optional && self.may_be_without(kind, name) => {}
             Lookup::Absent | Lookup::Deleted(_) => self.lack(self.namespace(), kind, name, ""),
             Lookup::Unknown => {
                 let missing = self.missing(kind.as_str(), self.namespace(), name, "");
@@ -154,8 +155,10 @@ impl<'a> RenderContext<'a> {
         None
     }
 
-    fn was_absent(&self, kind: Kind, name: &str) -> bool {
-        self.input.objects.was_absent(&ObjectRef::new(kind, self.namespace(), name))
+    /// Whether an optional object of which nothing is known counts as absent.
+    fn may_be_without(&self, kind: Kind, name: &str) -> bool {
+        let (objects, reference) = (self.input.objects, ObjectRef::new(kind, self.namespace(), name));
+        objects.was_absent(&reference) || self.is_from_folder() && !objects.may_have_had(&reference)
     }
 
     /// Records that something in the daemon's namespace is missing.

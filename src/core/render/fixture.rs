@@ -13,6 +13,7 @@ use crate::core::model::Kind;
 use crate::core::model::ObjectKey;
 use crate::core::model::ObjectMap;
 use crate::core::model::ObjectRef;
+use crate::core::model::ObjectSource;
 use crate::core::model::Source;
 use crate::core::model::TokenRequest;
 use crate::core::model::UpdateStrategy;
@@ -121,10 +122,14 @@ impl Fixture {
     }
 
     pub(super) fn render(&self) -> Result<RenderedPod, Refused> {
+        self.render_with(&self.objects)
+    }
+
+    pub(super) fn render_with(&self, objects: &dyn ObjectSource) -> Result<RenderedPod, Refused> {
         let identity = Identity { uid: "5f3c0b9e-0000-5000-8000-000000000000".into(), pod_name: "agent-abcde".into() };
         render(RenderInput {
             daemon_set: &self.daemon_set,
-            objects: &self.objects,
+            objects,
             tokens: &self.tokens,
             options: &self.options,
             identity: &identity,

@@ -52,14 +52,16 @@ pub(super) fn resolve_folder(known: &KnownDefinition<'_>, record: &DaemonRecord,
             Desired::Gone { reason: DesiredReason::Undefined { has_file }, by_list: false, ignore_file: None }
         }
         FolderState::Absent if is_unknown(known) => Desired::Unsure { reason: api },
-        FolderState::Absent => kept(record, api),
-        FolderState::Unsure { reason } => kept(record, DesiredReason::NoEvidence(reason, Box::new(api))),
+        FolderState::Absent => kept(known, record, api),
+        FolderState::Unsure { reason } => kept(known, record, DesiredReason::NoEvidence(reason, Box::new(api))),
     }
 }
 
-/// The running instance stays; one that was ended to return comes back as it was.
-fn kept(record: &DaemonRecord, reason: DesiredReason) -> Desired {
-    match record.definition().filter(|_| record.has_ended_to_return()) {
+/// The running instance stays; one that was ended to return comes back as it was. What bridges until the DaemonSet
+/// controller's pod runs is needed again at a boot, by the API's last word.
+fn kept(known: &KnownDefinition<'_>, record: &DaemonRecord, reason: DesiredReason) -> Desired {
+    let bridges = || known.remembered.filter(|_| record.bootstrap && record.instances.is_empty());
+    match record.definition().filter(|_| record.has_ended_to_return()).or_else(bridges) {
         Some(daemon_set) => {
             let mode = if record.bootstrap { Mode::Bootstrap } else { Mode::Static };
             Desired::Held { daemon_set: Arc::clone(daemon_set), mode, why: Hold::Undefined(reason), ask: false }

@@ -100,12 +100,16 @@ pub(super) fn unless_overlays_refused(desired: Desired, known: &KnownDefinition<
     }
 }
 
-/// Whether the configuration alone keeps what runs from being selected: it would not select the version that it last
-/// selected, either. A label that was taken away is no such thing.
+/// Whether the configuration alone keeps what runs, or is to return, from being selected: it would not select the version
+/// that it last selected, either. A label that was taken away is no such thing. A daemon that a file defines has its mode
+/// from there: only the configured selector hides the API's version of it.
 pub(super) fn is_narrowed(known: &KnownDefinition<'_>, record: &DaemonRecord, policy: &Policy) -> bool {
     let last = last_known(known.remembered, record);
-    let is_left = |last: &Arc<DaemonSet>| matches!(policy.covers(last, None), Covered::No(_));
-    record.runs() && !known.has_file && last.is_some_and(is_left)
+    let is_left = |last: &Arc<DaemonSet>| match known.has_file {
+        true => policy.hides(last),
+        false => matches!(policy.covers(last, None), Covered::No(_)),
+    };
+    (record.runs() || record.has_ended_to_return()) && last.is_some_and(is_left)
 }
 
 /// What runs by the override of a file that shows nothing now, such as an empty one: it is held, until the API has

@@ -23,6 +23,7 @@ use crate::core::pass::Plan;
 use crate::core::plan::Action;
 use crate::core::plan::DaemonPlan;
 use crate::core::plan::State;
+use crate::core::policy::Covered;
 use crate::core::set_aside::SuspectTurn;
 use crate::core::sources;
 use crate::core::status::Problem;
@@ -270,7 +271,8 @@ fn remember(observation: &Observation, state: &mut AgentState, plan: &Plan) -> S
     let folders = &observation.folders;
     let is_new_origin = folders.note_origins(&mut state.inputs.origins, starting());
     // This holds for an instance that could not be started, too: the next try is no news.
-    folders.follow_origins(&mut state.inputs.origins, state.records.values(), starting());
+    let has_mode = |daemon_set: &DaemonSet| matches!(state.policy.covers(daemon_set, None), Covered::Yes(_));
+    folders.follow_origins(&mut state.inputs.origins, state.records.values(), starting(), has_mode);
     let used = plan.daemons.iter().flat_map(|daemon| &daemon.references).collect();
     let runs = state.records.values().filter(|record| record.runs_or_returns()).map(|record| &record.key);
     state.inputs.files.follow(folders, &runs.chain(starting()).collect(), &used);

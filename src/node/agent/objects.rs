@@ -63,6 +63,8 @@ pub(super) struct Objects<'a> {
     pub(super) has_run: bool,
     /// Whether all that an instance that runs was made with is remembered: what is not was not there.
     pub(super) had_all: bool,
+    /// Whether something of its daemon runs, and what that was made with is not remembered: what is unknown may be in it.
+    pub(super) is_in_doubt: bool,
     /// Whether sealed Secrets could not be opened yet, those of folders among them: none is absent.
     pub(super) is_closed: bool,
     /// Whether the folders may have objects that cannot be read now, and nothing remembers them: none is absent.
@@ -79,6 +81,8 @@ pub(super) enum UsedSource {
     Rollback,
     /// Unknown now, and not there when the instance was made.
     NotHad,
+    /// Unknown now, and maybe there when the instance was made.
+    InDoubt,
 }
 
 impl UsedSource {
@@ -92,6 +96,7 @@ impl UsedSource {
             UsedSource::Unknown => 6,
             UsedSource::Rollback => 7,
             UsedSource::NotHad => 8,
+            UsedSource::InDoubt => 9,
         }
     }
 }
@@ -115,6 +120,7 @@ impl<'a> Objects<'a> {
             live: false,
             has_run: false,
             had_all: false,
+            is_in_doubt: false,
             is_closed: observation.seal.is_closed,
             are_folders_unread: false,
         }
@@ -164,6 +170,7 @@ impl<'a> Objects<'a> {
             ((UsedSource::Absent | UsedSource::Unknown | UsedSource::NotHad, None), Some(entry)) => {
                 (UsedSource::Rollback, Some(entry))
             }
+            ((UsedSource::Unknown, None), None) if self.is_in_doubt => (UsedSource::InDoubt, None),
             (found, _) => found,
         }
     }
@@ -270,13 +277,17 @@ impl ObjectSource for Objects<'_> {
         match self.find(reference) {
             (UsedSource::Deleted, Some(entry)) => Lookup::Deleted(&entry.value),
             (_, Some(entry)) => Lookup::Present(&entry.value),
-            (UsedSource::Unknown | UsedSource::NotHad, None) => Lookup::Unknown,
+            (UsedSource::Unknown | UsedSource::NotHad | UsedSource::InDoubt, None) => Lookup::Unknown,
             (_, None) => Lookup::Absent,
         }
     }
 
     fn was_absent(&self, reference: &ObjectRef) -> bool {
         self.find(reference).0 == UsedSource::NotHad
+    }
+
+    fn may_have_had(&self, reference: &ObjectRef) -> bool {
+        self.find(reference).0 == UsedSource::InDoubt
     }
 
     fn shared(&self, reference: &ObjectRef) -> Option<Arc<Value>> {
@@ -332,7 +343,10 @@ pub(super) fn is_unsaid(observation: &Observation, plan: &Plan) -> bool {
             || is_unlisted(Scope::Node)
             || objects.any(|object| is_unlisted(Scope::Object(object.clone())))
     };
-    observation.folders.view.is_unread() || observation.snapshot().is_some_and(is_unlisted)
+    let defines_more = |daemon: &DaemonPlan| observation.folders.may_define_more(daemon.summary.source.as_ref());
+    observation.folders.view.is_unread()
+        || plan.daemons.iter().any(defines_more)
+        || observation.snapshot().is_some_and(is_unlisted)
 }
 
 #[cfg(test)]

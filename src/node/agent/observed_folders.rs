@@ -90,6 +90,14 @@ impl ObservedFolders {
         self.view.file_of_object(reference).map(|file| file.fingerprint.as_str())
     }
 
+    /// Whether the folders may define objects that they do not show: they are not read whole. For a daemon that a file
+    /// defines, as `source` says, also: a file is empty, or its own is not there, and the objects may be gone with it.
+    pub(super) fn may_define_more(&self, source: Option<&Source>) -> bool {
+        let is_gone = |path: &Path| !self.view.files.iter().any(|file| file.path == path);
+        self.view.is_unread()
+            || matches!(source, Some(Source::File { path }) if self.view.may_define_more() || is_gone(path))
+    }
+
     /// The file that defines an object which is no DaemonSet.
     pub(super) fn file_of(&self, reference: &ObjectRef) -> Option<String> {
         self.view.file_of_object(reference).map(|file| file.path.display().to_string())
@@ -152,19 +160,23 @@ impl ObservedFolders {
         origins.len() > known
     }
 
-    /// Where each daemon that runs or starts comes from: kept when it is defined, remembered when it is not.
+    /// Where each daemon that runs or starts comes from: kept when it is defined, remembered when it is not. No file has to
+    /// do with what runs by the API's word any more once it is gone, and that is in its mode without it (`has_mode`).
     pub(super) fn follow_origins<'a>(
         &self,
         origins: &mut BTreeMap<ObjectKey, FolderOrigin>,
         records: impl Iterator<Item = &'a DaemonRecord>,
         starting: impl Iterator<Item = &'a ObjectKey>,
+        has_mode: impl Fn(&DaemonSet) -> bool,
     ) {
         let known = std::mem::take(origins);
         let empty = DaemonRecord::new(ObjectKey::new("", ""), 0);
         let running = records.filter(|r| r.runs_or_returns()).map(|r| (&r.key, r));
         for (key, record) in running.chain(starting.map(|key| (key, &empty))) {
+            let is_the_apis = |runs: &Arc<DaemonSet>| runs.source == Source::Api && has_mode(runs);
             let origin = match self.state(key, &known, record) {
                 FolderState::Present { .. } => self.view.origin_of(key),
+                FolderState::Absent if record.definition().is_some_and(is_the_apis) => continue,
                 FolderState::Absent | FolderState::Unsure { .. } => None,
             };
             origins.extend(origin.or_else(|| known.get(key).cloned()).map(|origin| (key.clone(), origin)));

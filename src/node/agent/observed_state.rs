@@ -153,9 +153,12 @@ impl Facts for ObservedState<'_> {
             None
         };
         let has_run = live || record.is_some_and(|record| record.definition().is_some());
-        let are_folders_unread = live && self.are_folders_unread();
+        let are_folders_unread = live && self.are_folders_unread(&daemon_set.source);
+        let runs = live || record.is_some_and(|record| record.live().next().is_some());
+        let is_in_doubt = runs && self.state.inputs.incomplete;
         let had_all = live && record.is_some_and(|record| self.had_all(record, incarnation));
-        let objects = Objects { live, has_run, had_all, rollback_data, are_folders_unread, ..self.objects };
+        let objects =
+            Objects { live, has_run, had_all, is_in_doubt, rollback_data, are_folders_unread, ..self.objects };
         let former = self.former_options(daemon_set, incarnation);
         let inputs = match &former {
             Some((options, version)) => RenderCacheInputs { options, options_version: *version, ..self.inputs },

@@ -54,7 +54,7 @@ fn what_the_rules_hold_returns_as_it_was_and_nothing_else_starts() {
         bench.pass(&desired)
     };
     assert_eq!(lost_manifest(Hold::Forbidden(vec![error()])), ["finish uid-a-0", "start uid-a-1"]);
-    assert_eq!(lost_manifest(Hold::Narrowed(DesiredReason::MayBeHidden)), ["finish uid-a-0"]);
+    assert_eq!(lost_manifest(Hold::Narrowed(DesiredReason::MayBeHidden)), ["finish uid-a-0", "start uid-a-1"]);
     let mut bench = Bench::running("a");
     bench.pass(&wanted(&daemon_set("b")));
     bench.world.running.clear();

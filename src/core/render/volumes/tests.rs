@@ -2,7 +2,10 @@ use serde_json::Value;
 use serde_json::json;
 
 use crate::core::model::Kind;
+use crate::core::model::Lookup;
+use crate::core::model::ObjectMap;
 use crate::core::model::ObjectRef;
+use crate::core::model::ObjectSource;
 use crate::core::render::Part;
 use crate::core::render::fixture::Fixture;
 use crate::core::render::fixture::files;
@@ -134,6 +137,21 @@ fn an_optional_object_of_which_nothing_is_known_holds_only_daemons_of_the_api() 
     let waits = |fixture: &Fixture| waiting(&fixture.rendered()).contains(&"ConfigMap kube-system/gone".to_owned());
     assert!(waits(&fixture));
     assert!(!waits(fixture.in_folder()));
+    let of_what_runs = fixture.render_with(&InDoubt(&fixture.objects)).unwrap();
+    assert_eq!(waiting(&of_what_runs), ["ConfigMap kube-system/gone"], "it may have been made with it");
+}
+
+/// What is not known may be in what runs.
+struct InDoubt<'a>(&'a ObjectMap);
+
+impl ObjectSource for InDoubt<'_> {
+    fn lookup(&self, reference: &ObjectRef) -> Lookup<'_> {
+        self.0.lookup(reference)
+    }
+
+    fn may_have_had(&self, _reference: &ObjectRef) -> bool {
+        true
+    }
 }
 
 #[test]

@@ -43,6 +43,37 @@ fn a_configuration_that_selects_less_holds_what_runs() {
 }
 
 #[test]
+fn a_selector_that_hides_what_a_file_defines_too_ends_and_restarts_nothing() {
+    let (file, labelled) = (file(), daemon_set(Source::Api, Some("static")));
+    let folder = FolderState::Present { daemon_set: &file, fingerprint: "f1" };
+    let hiding = policy(None, "tier=node", &["kube-system"]);
+    let case = |answer| {
+        let absent = SourcesCase::new(folder, ApiState::Absent { by_event: false }).confirmed(answer);
+        SourcesCase { policy: hiding.clone(), remembered: Some(&labelled), ..absent }
+    };
+    let runs = running(&labelled);
+    assert_eq!(case(Confirmation::Unasked).desired(&runs), "held, Static, ask=true");
+    assert_eq!(case(Confirmation::NotCovered).desired(&runs), "held, Static, ask=false");
+    assert!(case(Confirmation::Gone).desired(&runs).starts_with("gone"));
+    let all = SourcesCase { policy: Policy::default(), ..case(Confirmation::NotCovered) };
+    assert!(all.desired(&runs).starts_with("gone"), "its label was taken away");
+}
+
+#[test]
+fn what_a_narrower_configuration_holds_returns_after_its_end() {
+    let plain = daemon_set(Source::Api, None);
+    let case = || SourcesCase {
+        policy: policy(None, "", &["kube-system"]),
+        ..SourcesCase::new(FolderState::Absent, ApiState::Present(&plain))
+    };
+    let mut ended = running(&plain);
+    ended.instances.clear();
+    assert_eq!(case().desired(&ended), "left");
+    ended.last = Some(LastRun { revision: "r".to_owned(), daemon_set: Arc::clone(&plain), claimed: false });
+    assert_eq!(case().desired(&ended), "held, Static, ask=false");
+}
+
+#[test]
 fn what_runs_without_a_record_stays_where_the_policy_lacks_its_namespace() {
     let labelled = daemon_set(Source::Api, Some("static"));
     let case = |namespaces: &[&str], answer| {

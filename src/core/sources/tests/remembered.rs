@@ -60,6 +60,10 @@ fn with_nothing_remembered_what_runs_and_came_from_the_api_is_not_taken_back_to_
     assert_eq!(unasked().desired(&ended), "held, Static, ask=false", "it has never run here");
     ended.last = Some(LastRun { revision: "r".to_owned(), daemon_set: Arc::clone(&api), claimed: false });
     assert_eq!(unasked().desired(&ended), "held, Static, ask=false", "it ended to return");
+    let handed_over = DaemonRecord { bootstrap: true, ..record(Some("ds-uid"), false) };
+    let no_file = || SourcesCase { folder: FolderState::Absent, has_file: false, ..unasked() };
+    assert_eq!(no_file().desired(&handed_over), "held, Bootstrap, ask=false", "it bridges again at a boot");
+    assert_eq!(no_file().desired(&record(Some("ds-uid"), false)), "kept");
     runs.released = true;
     assert!(unasked().desired(&runs).starts_with("gone"), "its owner lets it go");
     (runs.released, runs.instances[0].daemon_set) = (false, Some(Arc::clone(&api)));

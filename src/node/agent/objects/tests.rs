@@ -34,6 +34,7 @@ impl NoObjects {
             live: true,
             has_run: true,
             had_all: false,
+            is_in_doubt: false,
             is_closed: false,
             are_folders_unread: false,
         }
@@ -139,6 +140,7 @@ fn what_the_api_server_last_said_to_be_gone_is_absent_until_it_says_something_el
         Lookup::Deleted(_) => "deleted",
         Lookup::Present(_) => "present",
         Lookup::Unknown if objects.was_absent(&named) => "not had",
+        Lookup::Unknown if objects.may_have_had(&named) => "in doubt",
         Lookup::Unknown => "unknown",
     };
     for (objects, expected) in [
@@ -149,6 +151,9 @@ fn what_the_api_server_last_said_to_be_gone_is_absent_until_it_says_something_el
         (Objects { unread: &absent, ..gone }, "unknown"),
         (unknown, "unknown"),
         (Objects { had_all: true, ..unknown }, "not had"),
+        (Objects { is_in_doubt: true, ..unknown }, "in doubt"),
+        (Objects { is_in_doubt: true, ..gone }, "absent"),
+        (Objects { is_in_doubt: true, folders: &full, ..unknown }, "present"),
         (Objects { had_all: true, unread: &absent, ..unknown }, "unknown"),
         (Objects { had_all: true, remembered: &full, ..unknown }, "present"),
     ] {

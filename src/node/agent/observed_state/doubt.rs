@@ -7,6 +7,7 @@ use crate::core::model::Kind;
 use crate::core::model::Lookup;
 use crate::core::model::ObjectRef;
 use crate::core::model::ObjectSource;
+use crate::core::model::Source;
 use crate::core::node;
 use crate::core::record::DaemonRecord;
 use crate::core::record::Instance;
@@ -72,9 +73,10 @@ impl ObservedState<'_> {
         ending::has_lost_all(self.observation, instances, self.state.runtime_has_lost_all)
     }
 
-    /// Whether nothing remembers what the folders had, and a part of them cannot be read.
-    pub(super) fn are_folders_unread(&self) -> bool {
-        self.state.inputs.incomplete && self.observation.folders.view.is_unread()
+    /// Whether nothing remembers what the folders had, and a part of them cannot be read or is not there. `source`: of the
+    /// daemon whose objects are looked up.
+    pub(super) fn are_folders_unread(&self, source: &Source) -> bool {
+        self.state.inputs.incomplete && self.observation.folders.may_define_more(Some(source))
     }
 
     /// Whether all is remembered that the instance of this number was made with. One that waits for something may have been
