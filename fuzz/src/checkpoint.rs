@@ -87,6 +87,7 @@ fn use_record(mut record: DaemonRecord, store: &CheckpointStore) {
             confirmation: Confirmation::Gone,
             has_file: false,
             is_superseded: false,
+            is_changing: false,
         };
         let _ = sources::resolve(&known, &record, &Policy::default(), &ObjectMap::default());
     }

@@ -137,6 +137,9 @@ pub struct KnownDefinition<'a> {
     pub has_file: bool,
     /// Whether the API has had a newer version since the file, which overrides, is as it is.
     pub is_superseded: bool,
+    /// Whether an agent that has just started has yet to read a change of its file: what runs may be made from it, and
+    /// override.
+    pub is_changing: bool,
 }
 
 impl KnownDefinition<'_> {
@@ -247,6 +250,9 @@ fn by_sources(
     }
     if let Some(held) = hold::held_override(known, record) {
         return held;
+    }
+    if known.is_changing && record.live().any(|instance| instance.daemon_set.is_none()) {
+        return Desired::Unsure { reason: DesiredReason::FileChanging };
     }
     let is_of_a_file = |d: &Arc<DaemonSet>| d.source != Source::Api;
     let has_file = known.has_file || record.definition().is_some_and(is_of_a_file);

@@ -24,6 +24,8 @@ pub enum DesiredReason {
     MayBeOfApi,
     /// There is no API server to ask, and what runs is its last version, which the folder's is not.
     FolderPassedOver,
+    /// Only the manifest of what runs is known, and it may be made from a change of its file that is not read yet.
+    FileChanging,
     DeletedInForeground,
     AwaitsFinalizers,
     /// A watch reported its deletion.
@@ -80,6 +82,7 @@ impl fmt::Display for DesiredReason {
                 let what = "what runs is the version that it last had: the folder's is passed over";
                 return write!(f, "{}, and {what}", Self::NoApiServer);
             }
+            Self::FileChanging => "what runs may be made from a change of its file, which is being read",
             Self::DeletedInForeground => "the DaemonSet is being deleted in the foreground",
             Self::AwaitsFinalizers => "the DaemonSet is being deleted and waits for its finalizers",
             Self::Deleted => "the DaemonSet was deleted",

@@ -80,6 +80,7 @@ struct SourcesCase<'a> {
     remembered: Option<&'a Arc<DaemonSet>>,
     confirmation: Confirmation,
     has_file: bool,
+    is_changing: bool,
     policy: Policy,
 }
 
@@ -87,7 +88,15 @@ impl<'a> SourcesCase<'a> {
     fn new(folder: FolderState<'a>, api: ApiState<'a>) -> Self {
         let has_file = matches!(folder, FolderState::Present { .. });
         let policy = Policy::default();
-        Self { folder, api, remembered: None, confirmation: Confirmation::Unasked, has_file, policy }
+        Self {
+            folder,
+            api,
+            remembered: None,
+            confirmation: Confirmation::Unasked,
+            has_file,
+            is_changing: false,
+            policy,
+        }
     }
 
     fn confirmed(mut self, confirmation: Confirmation) -> Self {
@@ -103,6 +112,7 @@ impl<'a> SourcesCase<'a> {
             confirmation: self.confirmation,
             has_file: self.has_file,
             is_superseded: false,
+            is_changing: self.is_changing,
         };
         match resolve(&known, record, &self.policy, &namespaces()) {
             Desired::Wanted { daemon_set, mode, note } => {
@@ -355,6 +365,7 @@ fn where_nothing_runs_and_no_file_defines_it_nobody_is_asked() {
         confirmation: Confirmation::Unasked,
         has_file: false,
         is_superseded: false,
+        is_changing: false,
     };
     let policy = Policy::default();
     let resolved = resolve(&gone, &record(Some("ds-uid"), false), &policy, &namespaces());
@@ -378,6 +389,7 @@ fn what_the_api_had_is_not_said_to_be_missing_from_a_file() {
             confirmation: Confirmation::Unasked,
             has_file,
             is_superseded: false,
+            is_changing: false,
         };
         match resolve(&known, &record(None, false), &Policy::default(), &namespaces()) {
             Desired::Gone { reason, .. } => reason.to_string(),

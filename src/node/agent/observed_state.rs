@@ -2,7 +2,7 @@
 //!
 //! Owns nothing: it borrows what one pass sees.
 
-mod doubt;
+pub(super) mod doubt;
 mod former_names;
 mod held_back;
 mod held_ports;

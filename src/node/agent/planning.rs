@@ -53,6 +53,7 @@ use super::observation::Observation;
 use super::observed_state;
 use super::observed_state::LOST;
 use super::observed_state::ObservedState;
+use super::observed_state::doubt;
 use super::orphans;
 use super::render_cache::RenderCache;
 use super::render_cache::RenderCacheInputs;
@@ -234,6 +235,7 @@ fn desired<'a>(
             confirmation: state.concerns.removal_guard.confirmation(key, about, observation.now),
             has_file: state.inputs.origins.contains_key(key),
             is_superseded: observation.folders.is_superseded(key, &state.inputs.superseded),
+            is_changing: observation.steady < doubt::READ_WITHIN && observation.folders.view.is_restless(key),
         };
         let desired = sources::resolve(&known, record, Judge::new(&state.policy, &cache.verdicts), objects);
         let (mode, why) = match &desired {

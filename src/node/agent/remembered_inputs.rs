@@ -250,9 +250,10 @@ impl RememberedInputs {
         self.objects.iter().map(|(reference, entry)| (reference.clone(), Arc::downgrade(&entry.value))).collect()
     }
 
-    /// Follows the API's Node at `now`. `is_shown`: the API server is connected, and shows it so.
+    /// Follows the API's Node at `now`. `is_shown`: the API server is connected, and shows it so. Where what was known of it is
+    /// lost, it may be new.
     pub(super) fn follow_node(&mut self, node: NodeView, now: Timestamp, is_shown: bool) {
-        let is_new = self.node.as_ref().is_some_and(|known| known.uid != node.uid);
+        let is_new = self.node.as_ref().map_or(self.incomplete, |known| known.uid != node.uid);
         if is_shown || is_new {
             self.node_since = node::awaits_labels_since(self.node_since, is_new, now);
         }

@@ -71,6 +71,7 @@ fn what_was_handed_over_does_not_come_back_when_its_label_is_taken_away() {
             confirmation: Confirmation::Unasked,
             has_file: false,
             is_superseded: false,
+            is_changing: false,
         };
         sources::resolve(&known, record, &Policy::default(), &ObjectMap::default())
     };

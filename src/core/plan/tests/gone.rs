@@ -36,6 +36,7 @@ fn a_file_that_counts_again_counts_whatever_it_has_later() {
             confirmation: Confirmation::Gone,
             has_file: true,
             is_superseded: false,
+            is_changing: false,
         };
         sources::resolve(&known, record, &Policy::default(), &ObjectMap::default())
     };
@@ -70,6 +71,7 @@ fn a_file_that_changes_adopts_what_was_orphaned_and_decides_alone_from_then() {
             confirmation: Confirmation::Unasked,
             has_file: true,
             is_superseded: false,
+            is_changing: false,
         };
         sources::resolve(&known, record, &Policy::default(), &ObjectMap::default())
     };

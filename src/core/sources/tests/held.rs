@@ -60,6 +60,18 @@ fn a_selector_that_hides_what_a_file_defines_too_ends_and_restarts_nothing() {
 }
 
 #[test]
+fn the_api_replaces_nothing_unknown_while_a_change_of_its_file_is_read() {
+    let (file, labelled) = (file(), daemon_set(Source::Api, Some("static")));
+    let folder = FolderState::Present { daemon_set: &file, fingerprint: "f1" };
+    let case = || SourcesCase { is_changing: true, ..SourcesCase::new(folder, ApiState::Present(&labelled)) };
+    assert_eq!(case().desired(&record(Some("ds-uid"), true)), "unsure");
+    assert_eq!(case().desired(&running(&labelled)), "wanted from API, Static");
+    assert_eq!(case().desired(&record(Some("ds-uid"), false)), "wanted from API, Static");
+    let is_read = SourcesCase { is_changing: false, ..case() };
+    assert_eq!(is_read.desired(&record(Some("ds-uid"), true)), "wanted from API, Static");
+}
+
+#[test]
 fn what_a_narrower_configuration_holds_returns_after_its_end() {
     let plain = daemon_set(Source::Api, None);
     let case = || SourcesCase {

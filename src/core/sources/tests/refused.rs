@@ -69,6 +69,7 @@ fn a_change_of_a_folders_daemon_that_may_not_start_leaves_the_folders_in_force()
         confirmation: Confirmation::Unasked,
         has_file: true,
         is_superseded: false,
+        is_changing: false,
     };
     let present = known(ApiState::Present(&changed));
     let mut running = record(Some("ds-uid"), true);

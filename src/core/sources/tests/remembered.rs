@@ -26,6 +26,7 @@ fn a_checkpoint_that_is_behind_what_runs_takes_nothing_back() {
             confirmation: Confirmation::Unasked,
             has_file: false,
             is_superseded: false,
+            is_changing: false,
         };
         match resolve(&known, &record, &Policy::default(), &namespaces()) {
             Desired::Wanted { daemon_set, .. } => (daemon_set.generation.unwrap(), daemon_set.uid.clone().unwrap()),

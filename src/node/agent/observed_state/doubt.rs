@@ -23,8 +23,8 @@ use super::ObservedState;
 
 /// When a runtime that did not answer, or is not believed, is asked again while something waits for its answer.
 const RUNTIME_AGAIN: Span = Span::from_secs(1);
-/// How long a process holds back a returning instance for a file that it has not read yet because the file does not rest.
-const READ_WITHIN: Span = Span::from_secs(10);
+/// How long a process that has started holds back changes for a file that it has not read yet because the file does not rest.
+pub(in crate::node::agent) const READ_WITHIN: Span = Span::from_secs(10);
 
 /// When a Node that has yet to be initialized is looked at again.
 const LABELS_AGAIN: Span = Span::from_secs(60);

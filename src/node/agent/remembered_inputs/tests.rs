@@ -123,6 +123,9 @@ fn it_is_remembered_when_the_node_was_registered_anew() {
     inputs.follow_node(node("u", "b"), at(1_000), true);
     inputs.follow_node(node("u", "c"), at(2_000), true);
     assert_eq!(inputs.node_since, None, "a first sight and another label are no registration");
+    let mut lost = RememberedInputs { incomplete: true, ..RememberedInputs::default() };
+    lost.follow_node(node("u", "b"), at(1_000), true);
+    assert_eq!(lost.node_since, Some(at(1_000)), "it may have been registered anew");
     let before = inputs.fingerprint(0);
     inputs.follow_node(node("v", "c"), at(3_000), true);
     inputs.follow_node(node("v", "d"), at(4_000), true);
