@@ -187,7 +187,6 @@ mod tests {
     use super::*;
     use crate::core::model::Mode;
     use crate::core::model::Source;
-    use crate::core::plan;
     use crate::core::record::DaemonRecord;
     use crate::core::sources::Desired;
     use crate::core::validate;
@@ -214,7 +213,7 @@ mod tests {
         let mut plans: Vec<DaemonPlan> = made
             .iter()
             .map(|(_, record, state, ready)| {
-                let mut plan = plan::empty(record.clone());
+                let mut plan = DaemonPlan::new(record.clone());
                 (plan.summary.state, plan.summary.ready) = (*state, *ready);
                 plan.record.in_boot("b").ready = true;
                 plan

@@ -208,83 +208,73 @@ fn apart<S: serde::Serializer>(_: &Option<Timestamp>, serializer: S) -> Result<S
     serializer.serialize_none()
 }
 
+impl DaemonPlan {
+    /// The plan of a daemon of which nothing is to be done.
+    pub(crate) fn new(record: DaemonRecord) -> Self {
+        Self {
+            key: record.key.clone(),
+            actions: Vec::new(),
+            record,
+            summary: Summary::default(),
+            references: BTreeSet::new(),
+            tokens: BTreeSet::new(),
+            pull: None,
+            question: None,
+            overlays: None,
+            overlays_digest: None,
+            replacing: None,
+            staging: None,
+            asks_runtime: false,
+            wake_at: None,
+        }
+    }
+}
+
 pub fn plan_daemon(
     desired: &Desired,
     record: &DaemonRecord,
     context: &PlanContext<'_>,
     facts: &dyn Facts,
 ) -> DaemonPlan {
-    let mut plan = Planner::new(record, context, facts);
+    let mut planner = Planner::new(record, context, facts);
     if let Some(why) = facts.unreadable_manifests() {
-        plan.open_overdue();
-        plan.keep(State::Unknown, &format!("its manifest cannot be read: {why}"));
-        return plan.done();
+        planner.open_overdue();
+        planner.keep(State::Unknown, &format!("its manifest cannot be read: {why}"));
+        return planner.done();
     }
-    plan.finish_ended();
-    plan.take_turn();
+    planner.finish_ended();
+    planner.take_turn();
     // Whatever is known of its definition.
-    plan.end_lost_manifests();
-    plan.had_ended |= plan.record.has_ended_to_return();
+    planner.end_lost_manifests();
+    planner.had_ended |= planner.plan.record.has_ended_to_return();
     match desired {
-        Desired::Wanted { daemon_set, mode, note } => plan.wanted(daemon_set, *mode, note.as_ref()),
-        Desired::Held { daemon_set, mode, why, ask } => plan.held(daemon_set, *mode, why, *ask),
-        Desired::Refused { mode, errors } => plan.refused(*mode, errors),
-        Desired::Left { reason, taken_away } => plan.left(&reason.to_string(), *taken_away),
+        Desired::Wanted { daemon_set, mode, note } => planner.wanted(daemon_set, *mode, note.as_ref()),
+        Desired::Held { daemon_set, mode, why, ask } => planner.held(daemon_set, *mode, why, *ask),
+        Desired::Refused { mode, errors } => planner.refused(*mode, errors),
+        Desired::Left { reason, taken_away } => planner.left(&reason.to_string(), *taken_away),
         Desired::Gone { reason, by_list, ignore_file } => {
-            plan.gone(&reason.to_string(), *by_list, ignore_file.as_deref());
+            planner.gone(&reason.to_string(), *by_list, ignore_file.as_deref());
         }
-        Desired::Orphaned { ignore_file } => plan.orphaned(ignore_file.as_deref()),
+        Desired::Orphaned { ignore_file } => planner.orphaned(ignore_file.as_deref()),
         Desired::Confirm { reason } => {
-            plan.keep(State::Unknown, &format!("{reason}; asking the API server"));
-            plan.actions.push(Action::Confirm { reason: reason.to_string() });
+            planner.keep(State::Unknown, &format!("{reason}; asking the API server"));
+            planner.plan.actions.push(Action::Confirm { reason: reason.to_string() });
         }
         Desired::Kept { reason } => {
-            plan.keep(State::Unknown, &reason.to_string());
-            plan.hint_release();
+            planner.keep(State::Unknown, &reason.to_string());
+            planner.hint_release();
         }
-        Desired::SetAside { mode, reason } => plan.set_aside(*mode, &reason.to_string()),
-        Desired::Unsure { reason } => plan.keep(State::Unknown, &reason.to_string()),
+        Desired::SetAside { mode, reason } => planner.set_aside(*mode, &reason.to_string()),
+        Desired::Unsure { reason } => planner.keep(State::Unknown, &reason.to_string()),
     }
-    plan.done()
-}
-
-/// The plan of a daemon of which nothing is to be done.
-#[cfg(test)]
-pub(crate) fn empty(record: DaemonRecord) -> DaemonPlan {
-    DaemonPlan {
-        key: record.key.clone(),
-        actions: Vec::new(),
-        record,
-        summary: Summary::default(),
-        references: BTreeSet::new(),
-        tokens: BTreeSet::new(),
-        pull: None,
-        question: None,
-        overlays: None,
-        overlays_digest: None,
-        replacing: None,
-        staging: None,
-        asks_runtime: false,
-        wake_at: None,
-    }
+    planner.done()
 }
 
 /// Collects one daemon's plan.
 struct Planner<'a> {
+    plan: DaemonPlan,
     context: &'a PlanContext<'a>,
     facts: &'a dyn Facts,
-    record: DaemonRecord,
-    actions: Vec<Action>,
-    summary: Summary,
-    references: BTreeSet<ObjectRef>,
-    tokens: BTreeSet<TokenRequest>,
-    pull: Option<Arc<RenderResult>>,
-    question: Option<Question>,
-    overlays: Option<Arc<Overlays>>,
-    overlays_digest: Option<String>,
-    replacing: Option<String>,
-    staging: Option<String>,
-    asks_runtime: bool,
     /// The changes of the instances' gates.
     gate: Gate,
     /// Whether the newest revision starts because the released one cannot be had.
@@ -295,37 +285,23 @@ struct Planner<'a> {
     is_set_aside: bool,
     /// Whether the last instance has ended to return, as far as this pass did not decide that itself.
     had_ended: bool,
-    wake_at: Option<Timestamp>,
 }
 
 impl<'a> Planner<'a> {
     fn new(record: &DaemonRecord, context: &'a PlanContext<'a>, facts: &'a dyn Facts) -> Self {
-        let summary = Summary::default();
         let mut record = record.clone();
         record.not_after(context.now);
         let had_ended = record.has_ended_to_return();
         let is_closed = record.this_boot.as_ref().is_some_and(|this| this.boot == context.boot && this.gate_closed);
         Self {
+            plan: DaemonPlan::new(record),
             context,
             facts,
-            record,
-            actions: Vec::new(),
-            summary,
-            references: BTreeSet::new(),
-            tokens: BTreeSet::new(),
-            pull: None,
-            question: None,
-            overlays: None,
-            overlays_digest: None,
-            replacing: None,
-            passes_over_released: false,
-            staging: None,
-            asks_runtime: false,
             gate: if is_closed { Gate::Closed } else { Gate::Open },
+            passes_over_released: false,
             may_return: false,
             is_set_aside: false,
             had_ended,
-            wake_at: None,
         }
     }
 
@@ -335,38 +311,23 @@ impl<'a> Planner<'a> {
         self.tell_kept();
         self.move_gates();
         self.note_ready();
-        self.summary.shorten();
-        DaemonPlan {
-            key: self.record.key.clone(),
-            actions: self.actions,
-            record: self.record,
-            summary: self.summary,
-            references: self.references,
-            tokens: self.tokens,
-            pull: self.pull,
-            question: self.question,
-            overlays: self.overlays,
-            overlays_digest: self.overlays_digest,
-            replacing: self.replacing,
-            staging: self.staging,
-            asks_runtime: self.asks_runtime,
-            wake_at: self.wake_at,
-        }
+        self.plan.summary.shorten();
+        self.plan
     }
 
     fn wake(&mut self, at: Timestamp) {
-        self.wake_at = Some(self.wake_at.map_or(at, |w| w.min(at)));
+        self.plan.wake_at = Some(self.plan.wake_at.map_or(at, |w| w.min(at)));
     }
 
     /// Keeps the instance, with its data up to date; starts nothing.
     fn keep(&mut self, state: State, reason: &str) {
-        let live: Vec<Instance> = self.record.live().cloned().collect();
+        let live: Vec<Instance> = self.plan.record.live().cloned().collect();
         for instance in &live {
             self.refresh(instance);
             self.show(instance);
         }
         if live.is_empty() {
-            self.summary.state = if self.record.instances.is_empty() { state } else { State::Stopping };
+            self.plan.summary.state = if self.plan.record.instances.is_empty() { state } else { State::Stopping };
         }
         if live.is_empty() || !state.is_idle() {
             self.add_reason(reason);
@@ -374,10 +335,10 @@ impl<'a> Planner<'a> {
     }
 
     fn add_reason(&mut self, reason: &str) {
-        if self.summary.reason.is_empty() {
-            self.summary.reason = reason.to_owned();
+        if self.plan.summary.reason.is_empty() {
+            self.plan.summary.reason = reason.to_owned();
         } else if !reason.is_empty() {
-            self.summary.reason = format!("{reason}; {}", self.summary.reason);
+            self.plan.summary.reason = format!("{reason}; {}", self.plan.summary.reason);
         }
     }
 }

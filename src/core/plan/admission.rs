@@ -19,12 +19,12 @@ impl Planner<'_> {
             // A held instance was started under another policy, and returns as it was.
             Admission::Refused(_) if self.may_return => true,
             Admission::Refused(errors) => {
-                self.summary.revision = self.facts.revision(daemon_set);
+                self.plan.summary.revision = self.facts.revision(daemon_set);
                 self.refuse(&errors);
                 false
             }
             Admission::Waits(missing) => {
-                self.summary.revision = self.facts.revision(daemon_set);
+                self.plan.summary.revision = self.facts.revision(daemon_set);
                 self.wait_for(&[missing]);
                 false
             }

@@ -30,8 +30,8 @@ impl Planner<'_> {
     /// Whether the DaemonSet controller's pod is on this node or about to be; then plans and reports that. Otherwise the
     /// instance should run.
     pub(super) fn is_handed_over(&mut self, daemon_set: &Arc<DaemonSet>) -> bool {
-        let known = self.record.hand_over.take().filter(|h| h.boot == self.context.boot);
-        let runs = self.record.live().next().is_some();
+        let known = self.plan.record.hand_over.take().filter(|h| h.boot == self.context.boot);
+        let runs = self.plan.record.live().next().is_some();
         match self.facts.stock(daemon_set, known.as_ref()) {
             Stock::Here(pod) => self.hand_over(daemon_set, &pod, known.filter(|known| !known.is_unknown())),
             Stock::Unlisted if !runs && known.as_ref().is_none_or(HandOver::is_unknown) => self.waits_for_stock(
@@ -72,30 +72,30 @@ impl Planner<'_> {
 
     /// Nothing starts, for `reason`; what is `known` of a hand-over stays known.
     fn waits_for_stock(&mut self, known: Option<HandOver>, reason: &str) -> bool {
-        self.record.hand_over = known;
-        self.summary.state = State::Waiting;
+        self.plan.record.hand_over = known;
+        self.plan.summary.state = State::Waiting;
         self.add_reason(reason);
         true
     }
 
     /// Reports a DaemonSet controller that acts on a daemon of ours.
     pub(super) fn look_for_stock(&mut self, daemon_set: &Arc<DaemonSet>) {
-        self.record.hand_over = None;
-        self.record.failed_hand_over = None;
+        self.plan.record.hand_over = None;
+        self.plan.record.failed_hand_over = None;
         if daemon_set.source != Source::Api {
             return;
         }
         if let Stock::Here(pod) = self.facts.stock(daemon_set, None) {
             self.add_reason(&format!("pod {} of a DaemonSet controller is here too", pod.name));
-            self.summary.hints.push(owners::FIX.to_owned());
-            self.summary.stock_pod = Some(pod.name);
+            self.plan.summary.hints.push(owners::FIX.to_owned());
+            self.plan.summary.stock_pod = Some(pod.name);
         }
     }
 
     /// The stock pod is here. It takes over once its images are, if it is bound or the instance may be what prevents that.
     fn hand_over(&mut self, daemon_set: &Arc<DaemonSet>, pod: &StockPod, known: Option<HandOver>) -> bool {
         let done = pod.ready || known.as_ref().is_some_and(|known| known.done);
-        let runs = self.record.live().next().is_some();
+        let runs = self.plan.record.live().next().is_some();
         if let Some(unbound) = &pod.unbound
             && self.goes_on_beside(pod, unbound, runs)
         {
@@ -105,8 +105,8 @@ impl Planner<'_> {
             && !pod.runs
             && let Some(why) = self.lacks_images(daemon_set)
         {
-            self.record.hand_over = known;
-            self.summary.notes.push(Note::Other(format!(
+            self.plan.record.hand_over = known;
+            self.plan.summary.notes.push(Note::Other(format!(
                 "the DaemonSet controller's pod {} takes over when its images are here: {why}",
                 pod.name
             )));
@@ -120,11 +120,11 @@ impl Planner<'_> {
             missing: known.and_then(|known| known.missing),
         };
         match &pod.unbound {
-            Some(unbound) if !done && self.record.instances.is_empty() => {
+            Some(unbound) if !done && self.plan.record.instances.is_empty() => {
                 let why = format!("the scheduler cannot bind it: {}", unbound.message);
                 let failed = FailedHandOver { boot: hand_over.boot.clone(), uid: hand_over.uid.clone() };
                 let waits = self.waits_for_missing(daemon_set, hand_over, &why);
-                self.record.failed_hand_over = (!waits).then_some(failed);
+                self.plan.record.failed_hand_over = (!waits).then_some(failed);
                 waits
             }
             _ => self.stays_handed_over(
@@ -137,11 +137,11 @@ impl Planner<'_> {
 
     /// Whether the instance goes on although a stock pod waits for this node: its end would not help that pod, or has not.
     fn goes_on_beside(&mut self, pod: &StockPod, unbound: &Unbound, runs: bool) -> bool {
-        let failed = self.record.failed_hand_over.as_ref();
+        let failed = self.plan.record.failed_hand_over.as_ref();
         let has_failed = failed.is_some_and(|failed| failed.uid == pod.uid && failed.boot == self.context.boot);
         let goes_on = has_failed || (runs && !unbound.may_end_with_instance);
         if goes_on {
-            self.summary.notes.push(Note::Other(format!(
+            self.plan.summary.notes.push(Note::Other(format!(
                 "the DaemonSet controller's pod {} does not take over: the scheduler cannot bind it{} ({})",
                 pod.name,
                 if has_failed { ", with and without this instance" } else { "" },
@@ -186,20 +186,20 @@ impl Planner<'_> {
     /// Nothing runs here any more; the record keeps what the instance needs to return without an API server.
     fn stays_handed_over(&mut self, daemon_set: &Arc<DaemonSet>, hand_over: Option<HandOver>, reason: &str) -> bool {
         let Some(hand_over) = hand_over else { return false };
-        self.record.hand_over = Some(hand_over);
+        self.plan.record.hand_over = Some(hand_over);
         self.unplaced(reason);
-        if self.summary.state == State::NotSelected {
-            self.summary.state = State::StandingBy;
+        if self.plan.summary.state == State::NotSelected {
+            self.plan.summary.state = State::StandingBy;
         }
-        let rendering = self.facts.rendering(daemon_set, self.record.next_incarnation, Data::Current);
+        let rendering = self.facts.rendering(daemon_set, self.plan.record.next_incarnation, Data::Current);
         match &rendering.result {
             Ok(rendered) => {
-                self.references.extend(rendered.pod.references.iter().cloned());
-                self.tokens.extend(rendered.pod.tokens.iter().cloned());
+                self.plan.references.extend(rendered.pod.references.iter().cloned());
+                self.plan.tokens.extend(rendered.pod.tokens.iter().cloned());
             }
             Err(refused) => {
-                self.references.extend(refused.references.iter().cloned());
-                self.tokens.extend(refused.tokens.iter().cloned());
+                self.plan.references.extend(refused.references.iter().cloned());
+                self.plan.tokens.extend(refused.tokens.iter().cloned());
             }
         }
         true
@@ -207,9 +207,9 @@ impl Planner<'_> {
 
     /// Which images the stock pod is missing here; they are pulled.
     fn lacks_images(&mut self, daemon_set: &Arc<DaemonSet>) -> Option<String> {
-        let rendering = self.facts.rendering(daemon_set, self.record.next_incarnation, Data::Current);
+        let rendering = self.facts.rendering(daemon_set, self.plan.record.next_incarnation, Data::Current);
         rendering.result.as_ref().ok()?;
-        self.pull = Some(Arc::clone(&rendering));
+        self.plan.pull = Some(Arc::clone(&rendering));
         match self.facts.images(&rendering, true) {
             Images::Present | Images::Handed(_) => None,
             Images::Failed(why) | Images::Pulling(why) => Some(why),

@@ -42,8 +42,8 @@ impl Planner<'_> {
         if let Some(admitted) = self.fresh_answer(target) {
             return self.within_policy(admitted);
         }
-        let (question, request_state) = self.facts.admission_dry_run(definition, self.record.next_incarnation);
-        self.question = Some(question);
+        let (question, request_state) = self.facts.admission_dry_run(definition, self.plan.record.next_incarnation);
+        self.plan.question = Some(question);
         if let Some(again) = request_state.again {
             self.wake(again);
         }
@@ -60,7 +60,7 @@ impl Planner<'_> {
             DryRunAnswer::Open => match self.last_refusal(target) {
                 Some(words) => self.refuse_pod(&words),
                 None => {
-                    self.summary.state = State::Waiting;
+                    self.plan.summary.state = State::Waiting;
                     self.add_reason("asks the API server whether it accepts the pod");
                     None
                 }
@@ -71,11 +71,11 @@ impl Planner<'_> {
 
     /// The answer for this instance, while it is valid.
     fn fresh_answer(&mut self, target: &Target) -> Option<Arc<DaemonSet>> {
-        let answer = self.record.answer.as_mut()?;
+        let answer = self.plan.record.answer.as_mut()?;
         let age = self.context.now - answer.at;
         // The previous instance has ended for it: the answer is final.
-        let committed = self.record.instances.iter().all(|i| i.phase.since().is_some());
-        let mine = answer.revision == target.revision && answer.incarnation == self.record.next_incarnation;
+        let committed = self.plan.record.instances.iter().all(|i| i.phase.since().is_some());
+        let mine = answer.revision == target.revision && answer.incarnation == self.plan.record.next_incarnation;
         let AdmissionVerdict::Admitted(admitted) = &mut answer.said else { return None };
         if !mine || !(committed || age < FRESH) {
             return None;
@@ -87,16 +87,16 @@ impl Planner<'_> {
     }
 
     fn remember(&mut self, target: &Target, said: AdmissionVerdict) {
-        let (revision, incarnation) = (target.revision.clone(), self.record.next_incarnation);
-        let known = self.record.answer.as_ref();
+        let (revision, incarnation) = (target.revision.clone(), self.plan.record.next_incarnation);
+        let known = self.plan.record.answer.as_ref();
         // The same answer again is not worth a write.
         if known.is_none_or(|a| (&a.revision, a.incarnation, &a.said) != (&revision, incarnation, &said)) {
-            self.record.answer = Some(AdmissionAnswer { revision, incarnation, at: self.context.now, said });
+            self.plan.record.answer = Some(AdmissionAnswer { revision, incarnation, at: self.context.now, said });
         }
     }
 
     fn last_refusal(&self, target: &Target) -> Option<String> {
-        let answer = self.record.answer.as_ref().filter(|answer| answer.revision == target.revision)?;
+        let answer = self.plan.record.answer.as_ref().filter(|answer| answer.revision == target.revision)?;
         match &answer.said {
             AdmissionVerdict::Refused(words) => Some(words.clone()),
             AdmissionVerdict::Admitted(_) => None,
@@ -108,7 +108,8 @@ impl Planner<'_> {
         if self.admitted(&admitted) {
             return Some(admitted);
         }
-        self.summary
+        self.plan
+            .summary
             .notes
             .push(Note::Other(format!("this concerns the pod as the API server's admission changed it ({SETTING})")));
         None
@@ -139,7 +140,7 @@ impl Planner<'_> {
             hint: why.hint.clone(),
         };
         let carried = target.daemon_set.admitted.is_some().then_some(&target.daemon_set);
-        if let Some(known) = self.record.admitted(&target.revision).or(carried) {
+        if let Some(known) = self.plan.record.admitted(&target.revision).or(carried) {
             let admitted = match known.defines_the_same(&target.daemon_set) {
                 true => Arc::clone(known),
                 false => target.daemon_set.with_admitted(known.admitted.as_ref()),
@@ -149,8 +150,8 @@ impl Planner<'_> {
         }
         if replaces {
             let waits = note("what runs stays until then");
-            self.summary.state = State::Waiting;
-            self.summary.hints.extend(waits.hint.clone());
+            self.plan.summary.state = State::Waiting;
+            self.plan.summary.hints.extend(waits.hint.clone());
             self.add_reason(&waits.to_string());
             return None;
         }
@@ -163,7 +164,7 @@ impl Planner<'_> {
         if !self.facts.asks_admission() || daemon_set.author() == Author::NodeOwner {
             return daemon_set;
         }
-        self.record.admitted(&self.facts.revision(daemon_set)).unwrap_or(daemon_set)
+        self.plan.record.admitted(&self.facts.revision(daemon_set)).unwrap_or(daemon_set)
     }
 
     /// Notes for a running instance that the API server has not checked it.

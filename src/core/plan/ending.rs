@@ -24,7 +24,7 @@ impl Planner<'_> {
     /// Finishes ended instances whose sandboxes are gone; looks again soon at the others.
     pub(super) fn finish_ended(&mut self) {
         let now = self.context.now;
-        let ending: Vec<Instance> = self.record.ending().cloned().collect();
+        let ending: Vec<Instance> = self.plan.record.ending().cloned().collect();
         for instance in ending {
             let Phase::Ending { since, reason, confirmed_by, .. } = &instance.phase else { continue };
             if self.facts.manifest(&instance.uid) != ManifestFact::Missing {
@@ -34,7 +34,7 @@ impl Planner<'_> {
                     self.refresh_volumes(&instance);
                 }
                 // The agent crashed between record and removal, or the manifest was put back from outside.
-                self.actions.push(Action::End {
+                self.plan.actions.push(Action::End {
                     uid: instance.uid.clone(),
                     pod: instance.pod_name.clone(),
                     reason: reason.clone(),
@@ -47,14 +47,15 @@ impl Planner<'_> {
             match self.facts.sandbox(&instance) {
                 Evidence::Gone if long_enough && self.facts.mirror_pod_deletion_pending(&instance) => {
                     self.wake(now + poll_interval(now - *since));
-                    self.summary.reason = format!("{} has ended; its mirror pod is being deleted", instance.pod_name);
+                    self.plan.summary.reason =
+                        format!("{} has ended; its mirror pod is being deleted", instance.pod_name);
                 }
                 Evidence::Gone if long_enough => self.finish(&instance),
                 Evidence::Gone => self.wake(*since + GONE_AFTER),
                 Evidence::Running => {
-                    self.record.mark_started(&instance.uid);
+                    self.plan.record.mark_started(&instance.uid);
                     self.wake(now + poll_interval(now - *since));
-                    self.summary.reason = format!("{} ends: {reason}", instance.pod_name);
+                    self.plan.summary.reason = format!("{} ends: {reason}", instance.pod_name);
                 }
                 // Nothing of it has run: its end needs no confirmation.
                 Evidence::Unknown(_) if (instance.not_accepted || instance.no_room) && long_enough => {
@@ -62,7 +63,7 @@ impl Planner<'_> {
                 }
                 Evidence::Unknown(why) => {
                     self.wake(now + poll_interval(now - *since));
-                    self.summary.reason =
+                    self.plan.summary.reason =
                         format!("{} ends ({reason}); unknown whether it is gone: {why}", instance.pod_name);
                 }
             }
@@ -70,17 +71,17 @@ impl Planner<'_> {
     }
 
     fn finish(&mut self, instance: &Instance) {
-        self.actions.push(Action::Finish { uid: instance.uid.clone(), pod: instance.pod_name.clone() });
-        self.record.instances.retain(|i| i.uid != instance.uid);
-        self.record.returns =
-            self.record.instances.is_empty() && matches!(instance.phase, Phase::Ending { returns: true, .. });
-        self.record.ended.insert(instance.uid.clone(), self.context.now);
+        self.plan.actions.push(Action::Finish { uid: instance.uid.clone(), pod: instance.pod_name.clone() });
+        self.plan.record.instances.retain(|i| i.uid != instance.uid);
+        self.plan.record.returns =
+            self.plan.record.instances.is_empty() && matches!(instance.phase, Phase::Ending { returns: true, .. });
+        self.plan.record.ended.insert(instance.uid.clone(), self.context.now);
     }
 
     /// The manifest of an instance that had ended is back: earlier evidence of its end does not count any more.
     fn ends_again(&mut self, uid: &str) {
         let (now, here) = (self.context.now, self.context.boot);
-        for instance in self.record.instances.iter_mut().filter(|i| i.uid == uid) {
+        for instance in self.plan.record.instances.iter_mut().filter(|i| i.uid == uid) {
             if let Phase::Ending { since, boot, confirmed_by, .. } = &mut instance.phase
                 && (boot != here || *confirmed_by == EndConfirmation::NeverStarted)
             {
@@ -96,16 +97,16 @@ impl Planner<'_> {
 
     /// `returns`: another instance is to take its place.
     pub(super) fn end_as(&mut self, uid: &str, reason: &str, returns: bool, confirmed_by: EndConfirmation) {
-        let Some(pod) = self.record.instance(uid).map(|i| i.pod_name.clone()) else { return };
+        let Some(pod) = self.plan.record.instance(uid).map(|i| i.pod_name.clone()) else { return };
         let (since, boot) = (self.context.now, self.context.boot.to_owned());
-        self.record.end(uid, &Phase::Ending { since, reason: reason.to_owned(), boot, returns, confirmed_by });
-        self.actions.push(Action::End { uid: uid.to_owned(), pod, reason: reason.to_owned(), successor: None });
+        self.plan.record.end(uid, &Phase::Ending { since, reason: reason.to_owned(), boot, returns, confirmed_by });
+        self.plan.actions.push(Action::End { uid: uid.to_owned(), pod, reason: reason.to_owned(), successor: None });
         self.wake(self.context.now + poll_interval(Span::ZERO));
     }
 
     /// The instance `uid`, whose end is planned, makes room for `next`.
     pub(super) fn ends_for(&mut self, uid: &str, next: &Arc<RenderResult>) {
-        for action in &mut self.actions {
+        for action in &mut self.plan.actions {
             if let Action::End { uid: ends, successor, .. } = action
                 && ends == uid
             {
@@ -115,29 +116,29 @@ impl Planner<'_> {
     }
 
     pub(super) fn gone(&mut self, reason: &str, by_list: bool, ignore_file: Option<&str>) {
-        if by_list && self.context.removals_held && self.record.live().next().is_some() {
+        if by_list && self.context.removals_held && self.plan.record.live().next().is_some() {
             self.keep(State::Unknown, &format!("{reason}; kept until a second complete list agrees (`max-removals`)"));
             return;
         }
-        self.record.ignored_file = ignore_file.map(str::to_owned);
-        self.record.pending_update = None;
+        self.plan.record.ignored_file = ignore_file.map(str::to_owned);
+        self.plan.record.pending_update = None;
         // No former instance returns either, while this one still ends.
-        (self.record.last, self.record.previous, self.record.returns) = (None, None, false);
+        (self.plan.record.last, self.plan.record.previous, self.plan.record.returns) = (None, None, false);
         self.end_returns();
-        let live: Vec<String> = self.record.live().filter(|i| !i.orphaned).map(|i| i.uid.clone()).collect();
+        let live: Vec<String> = self.plan.record.live().filter(|i| !i.orphaned).map(|i| i.uid.clone()).collect();
         for uid in live {
             self.end(&uid, reason);
         }
-        if self.record.live().next().is_some() {
+        if self.plan.record.live().next().is_some() {
             self.keep(
                 State::Orphaned,
                 "its DaemonSet is gone and its pods were to be kept; to stop it, remove its manifest",
             );
-            self.summary.state = State::Orphaned;
+            self.plan.summary.state = State::Orphaned;
             return;
         }
-        if self.record.instances.is_empty() {
-            self.record.retire();
+        if self.plan.record.instances.is_empty() {
+            self.plan.record.retire();
         }
         self.show_ended(reason);
     }
@@ -145,15 +146,15 @@ impl Planner<'_> {
     /// It is not ours here. Of labels that were taken away, as after a hand-over, only the number is remembered, and what
     /// was released: they may be put back.
     pub(super) fn left(&mut self, reason: &str, taken_away: bool) {
-        if taken_away && self.record.instances.is_empty() {
-            self.record.retire();
+        if taken_away && self.plan.record.instances.is_empty() {
+            self.plan.record.retire();
         }
         self.keep(State::LeftAlone, reason);
     }
 
     /// An instance that ends already ends for good.
     pub(super) fn end_returns(&mut self) {
-        for instance in &mut self.record.instances {
+        for instance in &mut self.plan.record.instances {
             if let Phase::Ending { returns, .. } = &mut instance.phase {
                 *returns = false;
             }
@@ -162,29 +163,29 @@ impl Planner<'_> {
 
     /// Nothing should run here any more: reports why, or which instance still ends.
     pub(super) fn show_ended(&mut self, reason: &str) {
-        let Some(instance) = self.record.instances.last() else {
-            self.summary.state = State::NotSelected;
+        let Some(instance) = self.plan.record.instances.last() else {
+            self.plan.summary.state = State::NotSelected;
             return self.add_reason(reason);
         };
-        self.summary.state = State::Stopping;
-        self.summary.pod.clone_from(&instance.pod_name);
-        self.summary.uid.clone_from(&instance.uid);
-        self.summary.revision.clone_from(&instance.revision);
-        if self.summary.source.is_none() {
-            self.summary.source = instance.daemon_set.as_ref().map(|d| d.source.clone());
+        self.plan.summary.state = State::Stopping;
+        self.plan.summary.pod.clone_from(&instance.pod_name);
+        self.plan.summary.uid.clone_from(&instance.uid);
+        self.plan.summary.revision.clone_from(&instance.revision);
+        if self.plan.summary.source.is_none() {
+            self.plan.summary.source = instance.daemon_set.as_ref().map(|d| d.source.clone());
         }
-        if self.summary.reason.is_empty() {
+        if self.plan.summary.reason.is_empty() {
             self.add_reason(reason);
         }
     }
 
     pub(super) fn orphaned(&mut self, ignore_file: Option<&str>) {
-        self.record.ignored_file = ignore_file.map(str::to_owned);
-        for instance in &mut self.record.instances {
+        self.plan.record.ignored_file = ignore_file.map(str::to_owned);
+        for instance in &mut self.plan.record.instances {
             instance.orphaned = true;
         }
         self.keep(State::Orphaned, "the DaemonSet is deleted and its pods are kept (orphan)");
-        self.summary.state = State::Orphaned;
+        self.plan.summary.state = State::Orphaned;
     }
 }
 

@@ -16,7 +16,7 @@ use super::progress::Target;
 impl Planner<'_> {
     /// Whether the target starts only with the coordinator's approval.
     pub(super) fn needs_approval(&self, target: &Target) -> bool {
-        let (daemon_set, record) = (&target.daemon_set, &self.record);
+        let (daemon_set, record) = (&target.daemon_set, &self.plan.record);
         let has_run = !record.instances.is_empty()
             || record.last.is_some()
             || record.previous.is_some()
@@ -24,7 +24,7 @@ impl Planner<'_> {
             || record.accepted.is_some();
         !has_run
             && daemon_set.source == Source::Api
-            && self.summary.mode == Some(Mode::Static)
+            && self.plan.summary.mode == Some(Mode::Static)
             && daemon_set.annotations.contains_key(FIRST_INSTALL)
             && daemon_set.rollout.released.is_none()
             && !self.facts.coordination_is_off(daemon_set)
@@ -38,8 +38,8 @@ impl Planner<'_> {
             Permission::Approved | Permission::Standing(_) | Permission::Staged | Permission::Claimed => return false,
         };
         let Some(why) = self.withheld(target, withheld) else { return false };
-        self.summary.state = State::Waiting;
-        self.summary.revision.clone_from(&target.revision);
+        self.plan.summary.state = State::Waiting;
+        self.plan.summary.revision.clone_from(&target.revision);
         self.add_reason(&format!(
             "its first instance here waits for the coordinator's approval ({FIRST_INSTALL}): {why}"
         ));
@@ -50,10 +50,10 @@ impl Planner<'_> {
     pub(super) fn claims_approval(&mut self, target: &Target) -> bool {
         match self.permission(target) {
             Permission::Claimed => return false,
-            Permission::Approved => self.replacing = Some(target.revision.clone()),
+            Permission::Approved => self.plan.replacing = Some(target.revision.clone()),
             Permission::Free | Permission::Standing(_) | Permission::Staged | Permission::Withheld(_) => {}
         }
-        self.summary.state = State::Waiting;
+        self.plan.summary.state = State::Waiting;
         self.add_reason("its approval is being claimed");
         true
     }

@@ -18,17 +18,17 @@ use super::State;
 impl Planner<'_> {
     /// `ask`: the API server is asked whether the DaemonSet is still there.
     pub(super) fn held(&mut self, daemon_set: &Arc<DaemonSet>, mode: Mode, why: &Hold, ask: bool) {
-        self.summary.source = Some(daemon_set.source.clone());
-        self.summary.mode = Some(mode);
+        self.plan.summary.source = Some(daemon_set.source.clone());
+        self.plan.summary.mode = Some(mode);
         if ask {
-            self.actions.push(Action::Confirm { reason: "this node's configuration may hide it".to_owned() });
+            self.plan.actions.push(Action::Confirm { reason: "this node's configuration may hide it".to_owned() });
         }
         if self.take_definition(daemon_set) || mode == Mode::Bootstrap && self.is_handed_over(daemon_set) {
             return;
         }
-        self.may_return = self.record.definition().is_some();
+        self.may_return = self.plan.record.definition().is_some();
         self.order_retries();
-        let live: Vec<_> = self.record.live().cloned().collect();
+        let live: Vec<_> = self.plan.record.live().cloned().collect();
         match live.as_slice() {
             [one] if !self.is_ordered(one) => {
                 self.refresh(one);
@@ -39,9 +39,9 @@ impl Planner<'_> {
                 self.run(daemon_set, misplaced.as_deref());
             }
         }
-        if !matches!(self.summary.state, State::Failing | State::Refused) {
+        if !matches!(self.plan.summary.state, State::Failing | State::Refused) {
             // Its readiness changes; the reason that holds it does not, and is news once.
-            self.summary.reason.clear();
+            self.plan.summary.reason.clear();
         }
         match why {
             Hold::Refused(refusal) => {
@@ -52,13 +52,13 @@ impl Planner<'_> {
                 self.add_hints(errors.iter().take(1).filter_map(|error| error.hint.clone()));
                 self.hold_refused(why, "correct the list of overlays, or the DaemonSet");
             }
-            Hold::Narrowed(_) if self.record.runs() => {
-                self.summary.state = State::Held;
+            Hold::Narrowed(_) if self.plan.record.runs() => {
+                self.plan.summary.state = State::Held;
                 self.add_reason(&format!("this node's configuration no longer selects it: {why}; it stays as it is"));
                 self.hint_release();
             }
-            Hold::Forbidden(errors) if self.record.runs() => {
-                self.summary.state = State::Held;
+            Hold::Forbidden(errors) if self.plan.record.runs() => {
+                self.plan.summary.state = State::Held;
                 self.add_hints(errors.iter().filter_map(|error| error.hint.clone()));
                 self.add_reason(&format!("[policy] would not let it start any more: {why}; it stays as it is"));
                 self.hint_release();
@@ -74,26 +74,26 @@ impl Planner<'_> {
     /// A DaemonSet of the API whose definition is not read. The instance stays as it is.
     pub(super) fn refused(&mut self, mode: Mode, errors: &[FieldError]) {
         self.keep(State::Refused, "");
-        self.summary.source = Some(Source::Api);
-        self.summary.mode = Some(mode);
-        self.summary.reason.clear();
+        self.plan.summary.source = Some(Source::Api);
+        self.plan.summary.mode = Some(mode);
+        self.plan.summary.reason.clear();
         self.refuse(errors);
-        if self.record.runs() {
+        if self.plan.record.runs() {
             self.add_reason("what runs stays as it is");
         }
     }
 
     fn hold_refused(&mut self, why: &Hold, hint: &str) {
-        self.summary.state = State::Refused;
-        self.summary.hints.push(hint.to_owned());
-        let stays = if self.record.runs() { "; what runs stays as it is" } else { "" };
+        self.plan.summary.state = State::Refused;
+        self.plan.summary.hints.push(hint.to_owned());
+        let stays = if self.plan.record.runs() { "; what runs stays as it is" } else { "" };
         self.add_reason(&format!("{why}{stays}"));
     }
 
     /// Hints how a daemon that the configuration no longer selects is released.
     pub(super) fn hint_release(&mut self) {
-        if self.record.live().next().is_some() {
-            self.summary.let_go(&self.record.key);
+        if self.plan.record.live().next().is_some() {
+            self.plan.summary.let_go(&self.plan.record.key);
         }
     }
 }

@@ -62,7 +62,7 @@ impl Planner<'_> {
             return None;
         }
         if !self.admitted(&target.daemon_set) {
-            if self.summary.state == State::Waiting {
+            if self.plan.summary.state == State::Waiting {
                 self.ask_ahead(target);
             }
             return None;
@@ -86,29 +86,29 @@ impl Planner<'_> {
     /// Requests the objects that the target waits for besides its Namespace, so that the first daemon of a namespace does not wait
     /// for two answers in sequence. Not for Secrets: the daemon may not be allowed to start.
     fn ask_ahead(&mut self, target: &Target) {
-        let (references, tokens) = (self.references.clone(), self.tokens.clone());
+        let (references, tokens) = (self.plan.references.clone(), self.plan.tokens.clone());
         let _ = self.rendered(&target.daemon_set, target.data, StartFor::Replacement);
-        let missing = &self.summary.waiting_for;
+        let missing = &self.plan.summary.waiting_for;
         let is_wanted = |r: &ObjectRef| r.kind != Kind::Secret && missing.iter().any(|missing| missing.is(r));
-        self.references.retain(|reference| references.contains(reference) || is_wanted(reference));
-        self.tokens = tokens;
+        self.plan.references.retain(|reference| references.contains(reference) || is_wanted(reference));
+        self.plan.tokens = tokens;
     }
 
     /// Notes the objects that the target needs, so that they are there when its wait is over, also without an API server.
     pub(super) fn note_needs(&mut self, target: &Target) {
-        let before = self.summary.clone();
+        let before = self.plan.summary.clone();
         let _ = self.rendered(&target.daemon_set, target.data, StartFor::Nothing);
-        self.summary = before;
+        self.plan.summary = before;
     }
 
     /// The next incarnation's rendering if it can be written; else the summary says why not.
     fn rendered(&mut self, daemon_set: &Arc<DaemonSet>, data: Data, start_for: StartFor) -> Option<Arc<RenderResult>> {
-        let rendering = self.facts.rendering(daemon_set, self.record.next_incarnation, data);
-        self.summary.revision.clone_from(&rendering.revision);
+        let rendering = self.facts.rendering(daemon_set, self.plan.record.next_incarnation, data);
+        self.plan.summary.revision.clone_from(&rendering.revision);
         match &rendering.result {
             Err(refused) => {
-                self.references.extend(refused.references.iter().cloned());
-                self.tokens.extend(refused.tokens.iter().cloned());
+                self.plan.references.extend(refused.references.iter().cloned());
+                self.plan.tokens.extend(refused.tokens.iter().cloned());
                 self.refuse(&refused.errors);
                 None
             }
@@ -132,7 +132,7 @@ impl Planner<'_> {
         if !held.iter().any(|held| held.unconfirmed) {
             return true;
         }
-        let at = *self.record.unconfirmed_since.get_or_insert(self.context.now) + UNCONFIRMED;
+        let at = *self.plan.record.unconfirmed_since.get_or_insert(self.context.now) + UNCONFIRMED;
         if self.context.now < at {
             self.wake(at);
         }
@@ -141,8 +141,8 @@ impl Planner<'_> {
 
     /// Says which fields are refused, and how to allow them.
     pub(super) fn refuse(&mut self, errors: &[FieldError]) {
-        self.summary.state = State::Refused;
-        self.summary.refused_field = errors.first().map(|error| error.field.clone());
+        self.plan.summary.state = State::Refused;
+        self.plan.summary.refused_field = errors.first().map(|error| error.field.clone());
         let reasons: Vec<String> = errors.iter().map(ToString::to_string).collect();
         self.add_hints(errors.iter().filter_map(|error| error.hint.clone()));
         self.add_reason(&reasons.join("; "));
@@ -151,37 +151,37 @@ impl Planner<'_> {
     /// Adds hints; each stands there once.
     pub(super) fn add_hints(&mut self, hints: impl IntoIterator<Item = String>) {
         let mut seen = BTreeSet::new();
-        let all = std::mem::take(&mut self.summary.hints).into_iter().chain(hints);
-        self.summary.hints = all.filter(|hint| seen.insert(hint.clone())).collect();
+        let all = std::mem::take(&mut self.plan.summary.hints).into_iter().chain(hints);
+        self.plan.summary.hints = all.filter(|hint| seen.insert(hint.clone())).collect();
     }
 
     /// Reports the missing objects.
     pub(super) fn wait_for(&mut self, missing: &[Missing]) {
-        self.summary.state = State::Waiting;
-        self.summary.waiting_for.extend_from_slice(missing);
+        self.plan.summary.state = State::Waiting;
+        self.plan.summary.waiting_for.extend_from_slice(missing);
         let what: Vec<String> = missing.iter().map(describe).collect();
         self.add_reason(&format!("waits for {}", what.join(", ")));
     }
 
     /// The rendering once its images are there, or once the kubelet can try by itself.
     fn with_images(&mut self, rendering: Arc<RenderResult>, replaces: bool) -> Option<Arc<RenderResult>> {
-        self.pull = Some(Arc::clone(&rendering));
+        self.plan.pull = Some(Arc::clone(&rendering));
         let images = self.facts.images(&rendering, replaces);
         let is_failed = matches!(images, Images::Failed(_));
         match images {
             Images::Present => Some(rendering),
             Images::Handed(risk) => {
-                self.summary.notes.push(Note::Other(risk));
+                self.plan.summary.notes.push(Note::Other(risk));
                 Some(rendering)
             }
             // The kubelet retries by itself and reports in the API.
             Images::Failed(why) if !replaces => {
-                self.summary.notes.push(Note::Other(why));
+                self.plan.summary.notes.push(Note::Other(why));
                 Some(rendering)
             }
             Images::Failed(why) | Images::Pulling(why) => {
-                self.summary.pull_failed = is_failed.then(|| why.clone());
-                self.summary.state = State::Waiting;
+                self.plan.summary.pull_failed = is_failed.then(|| why.clone());
+                self.plan.summary.state = State::Waiting;
                 self.add_reason(&why);
                 None
             }
@@ -189,16 +189,16 @@ impl Planner<'_> {
     }
 
     pub(super) fn note(&mut self, rendered: &Rendered) {
-        self.references.extend(rendered.pod.references.iter().cloned());
-        self.tokens.extend(rendered.pod.tokens.iter().cloned());
+        self.plan.references.extend(rendered.pod.references.iter().cloned());
+        self.plan.tokens.extend(rendered.pod.tokens.iter().cloned());
         self.note_all(&rendered.pod.notes);
     }
 
     /// Adds notes to the summary, each once.
     pub(super) fn note_all(&mut self, notes: &[FieldError]) {
         for note in notes.iter().cloned().map(Note::Field) {
-            if !self.summary.notes.contains(&note) {
-                self.summary.notes.push(note);
+            if !self.plan.summary.notes.contains(&note) {
+                self.plan.summary.notes.push(note);
             }
         }
     }
@@ -206,18 +206,18 @@ impl Planner<'_> {
     pub(super) fn begin(&mut self, target: &Target, prepared: &NewInstance, reason: &str) {
         let NewInstance { rendering, daemon_set } = prepared;
         let Ok(rendered) = &rendering.result else { return };
-        let incarnation = self.record.next_incarnation;
-        self.record.next_incarnation = incarnation.saturating_add(1);
-        self.record.pending_update = None;
-        self.record.by_hand = None;
-        self.record.staged = None;
-        (self.record.last, self.record.returns) = (None, false);
-        self.record.unconfirmed_since = None;
+        let incarnation = self.plan.record.next_incarnation;
+        self.plan.record.next_incarnation = incarnation.saturating_add(1);
+        self.plan.record.pending_update = None;
+        self.plan.record.by_hand = None;
+        self.plan.record.staged = None;
+        (self.plan.record.last, self.plan.record.returns) = (None, false);
+        self.plan.record.unconfirmed_since = None;
         self.open_for_new();
         let waiting = refresh::waiting_alone(&rendered.pod.held);
         // Data that starts a waiting container is no change of its data.
         let data_version = if waiting.is_empty() { rendered.pod.data_version.clone() } else { String::new() };
-        self.record.bootstrap = self.summary.mode == Some(Mode::Bootstrap);
+        self.plan.record.bootstrap = self.plan.summary.mode == Some(Mode::Bootstrap);
         let instance = Instance {
             node_name: Some(self.context.node.name.clone()),
             daemon_set: Some(daemon_set.with_gate(match rendered.pod.has_gate {
@@ -236,10 +236,10 @@ impl Planner<'_> {
                 self.context.now,
             )
         };
-        self.actions.push(Action::Start { rendering: Arc::clone(rendering), reason: reason.to_owned() });
+        self.plan.actions.push(Action::Start { rendering: Arc::clone(rendering), reason: reason.to_owned() });
         self.show_as(&instance, State::Starting, "its manifest is written");
         self.note_waiting(&rendered.pod.held);
-        self.record.instances.push(instance);
+        self.plan.record.instances.push(instance);
     }
 
     /// Describes a live instance in the summary.
@@ -247,15 +247,15 @@ impl Planner<'_> {
         if let Some(order) = instance.restart.as_ref().filter(|order| order.due > self.context.now) {
             let wait = (order.due - self.context.now).as_secs_ceil();
             let reason = format!("{}; a new instance is tried in {wait} s", order.cause.words());
-            self.summary.ready = Some(false);
+            self.plan.summary.ready = Some(false);
             return self.show_as(instance, State::Failing, &reason);
         }
         if let Some(why) = self.why_not_accepted(instance) {
-            self.summary.ready = Some(false);
+            self.plan.summary.ready = Some(false);
             return self.show_as(instance, State::NotAccepted, &why);
         }
         if self.has_no_manifest(instance) {
-            self.summary.ready = Some(false);
+            self.plan.summary.ready = Some(false);
             let reason =
                 "its manifest is not written: the manifest folder lost it, and something that it needs is missing";
             return self.show_as(instance, State::Waiting, reason);
@@ -263,8 +263,8 @@ impl Planner<'_> {
         match self.facts.readiness(instance) {
             Readiness::Ready { since } => {
                 self.show_as(instance, State::Running, "");
-                self.summary.ready = Some(true);
-                self.summary.since = Some(since);
+                self.plan.summary.ready = Some(true);
+                self.plan.summary.since = Some(since);
             }
             Readiness::NotReady(reason) => {
                 let grown = instance.created + STARTUP;
@@ -276,7 +276,7 @@ impl Planner<'_> {
                     self.wake(grown);
                 }
                 self.show_as(instance, state, &reason);
-                self.summary.ready = Some(false);
+                self.plan.summary.ready = Some(false);
             }
             Readiness::Steady { since } => {
                 let state = match since + STEADY <= self.context.now {
@@ -284,23 +284,23 @@ impl Planner<'_> {
                     false => State::Unknown,
                 };
                 self.show_as(instance, state, "running, readiness unknown");
-                self.summary.since = Some(since);
+                self.plan.summary.since = Some(since);
             }
             Readiness::Unknown(reason) => self.show_as(instance, State::Unknown, &reason),
         }
         if instance.orphaned {
-            self.summary.state = State::Orphaned;
+            self.plan.summary.state = State::Orphaned;
         }
     }
 
     pub(super) fn show_as(&mut self, instance: &Instance, state: State, reason: &str) {
-        self.summary.state = state;
-        self.summary.pod.clone_from(&instance.pod_name);
-        self.summary.uid.clone_from(&instance.uid);
-        self.summary.revision.clone_from(&instance.revision);
-        self.summary.since = Some(instance.created);
-        if self.summary.source.is_none() {
-            self.summary.source = instance.daemon_set.as_ref().map(|d| d.source.clone());
+        self.plan.summary.state = state;
+        self.plan.summary.pod.clone_from(&instance.pod_name);
+        self.plan.summary.uid.clone_from(&instance.uid);
+        self.plan.summary.revision.clone_from(&instance.revision);
+        self.plan.summary.since = Some(instance.created);
+        if self.plan.summary.source.is_none() {
+            self.plan.summary.source = instance.daemon_set.as_ref().map(|d| d.source.clone());
         }
         self.add_reason(reason);
     }

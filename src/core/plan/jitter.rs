@@ -26,10 +26,10 @@ impl Planner<'_> {
             return None;
         }
         let now = self.context.now;
-        let since = match &self.record.pending_update {
+        let since = match &self.plan.record.pending_update {
             Some(pending) if pending.revision == wanted => pending.since,
             _ => {
-                self.record.pending_update = Some(PendingUpdate { revision: wanted.to_owned(), since: now });
+                self.plan.record.pending_update = Some(PendingUpdate { revision: wanted.to_owned(), since: now });
                 now
             }
         };

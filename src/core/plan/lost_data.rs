@@ -24,7 +24,7 @@ impl Planner<'_> {
         let is_written = |i: &Instance, empty| unwritable.is_none() && self.writes_data(&i.uid, empty);
         let is_left = |i: &Instance| self.facts.empty_volumes(i).is_some_and(|empty| !is_written(i, empty));
         let lacks = |i: &&Instance| is_left(i) && !self.needs_none(i);
-        let lacking: Vec<Instance> = self.record.live().filter(lacks).cloned().collect();
+        let lacking: Vec<Instance> = self.plan.record.live().filter(lacks).cloned().collect();
         let (reason, until) = match unwritable {
             None => {
                 ("its data is not on this disk, and what it was made from is not known here".to_owned(), "is known")
@@ -32,7 +32,7 @@ impl Planner<'_> {
             Some(why) => (format!("its data is not on this disk, which does not take it: {why}"), "can be written"),
         };
         for instance in lacking {
-            self.actions.retain(|action| !is_of(action, &instance.uid));
+            self.plan.actions.retain(|action| !is_of(action, &instance.uid));
             let confirmed_by = match self.facts.end_observable(&instance) {
                 EndObservable::By(confirmed_by) => confirmed_by,
                 EndObservable::AskRuntime | EndObservable::No(_) => EndConfirmation::Reported,
@@ -44,7 +44,7 @@ impl Planner<'_> {
 
     /// Whether the data of all `volumes` of `uid` is written.
     fn writes_data(&self, uid: &str, volumes: &BTreeSet<String>) -> bool {
-        self.actions.iter().any(|action| match action {
+        self.plan.actions.iter().any(|action| match action {
             Action::Refresh { rendering, volumes: true, kept, .. } | Action::Verify { rendering, kept } => {
                 rendering.identity.uid == uid && kept.is_disjoint(volumes)
             }

@@ -23,9 +23,9 @@ impl Planner<'_> {
     /// exist. Its tokens are requested once it is approved. Gives the missing objects as text.
     pub(super) fn look_ahead(&mut self, target: &Target) -> Option<String> {
         for rendering in self.renderings(target) {
-            self.references.extend(rendered(&rendering).flat_map(|rendered| &rendered.pod.references).cloned());
+            self.plan.references.extend(rendered(&rendering).flat_map(|rendered| &rendered.pod.references).cloned());
         }
-        let answered = self.record.answer.as_ref().map(|answer| answer.at + FRESH);
+        let answered = self.plan.record.answer.as_ref().map(|answer| answer.at + FRESH);
         if let Some(at) = answered.filter(|at| *at > self.context.now) {
             self.wake(at);
         }
@@ -41,9 +41,9 @@ impl Planner<'_> {
             return None;
         }
         let message = all.into_iter().collect::<Vec<_>>().join(", ");
-        if self.record.live().next().is_some() {
+        if self.plan.record.live().next().is_some() {
             let revision = template_hash(&target.revision).to_owned();
-            self.summary.missing = Some(MissingReport { revision, message: message.clone() });
+            self.plan.summary.missing = Some(MissingReport { revision, message: message.clone() });
         }
         Some(format!("it needs an object that does not exist ({message})"))
     }
@@ -52,11 +52,11 @@ impl Planner<'_> {
     /// allows them. What admission adds may be another object by now: only an approved node asks it again.
     fn renderings(&self, target: &Target) -> Vec<Arc<RenderResult>> {
         let written = &target.daemon_set;
-        let is_fresh = self.record.answer.as_ref().is_some_and(|answer| self.context.now - answer.at < FRESH);
+        let is_fresh = self.plan.record.answer.as_ref().is_some_and(|answer| self.context.now - answer.at < FRESH);
         let admitted = Some(self.last_admitted(written)).filter(|admitted| is_fresh && !Arc::ptr_eq(admitted, written));
         let is_allowed =
             |daemon_set: &&Arc<DaemonSet>| matches!(self.facts.admission(daemon_set), Admission::Allowed(_));
-        let render = |daemon_set| self.facts.rendering(daemon_set, self.record.next_incarnation, target.data);
+        let render = |daemon_set| self.facts.rendering(daemon_set, self.plan.record.next_incarnation, target.data);
         [written].into_iter().chain(admitted).filter(is_allowed).map(render).collect()
     }
 }

@@ -25,7 +25,7 @@ pub(super) const UNTIL: &str =
 impl Planner<'_> {
     /// Notes which live instances the kubelet has accepted, and which not.
     pub(super) fn judge_acceptance(&mut self, desired: &str) {
-        let mut live: Vec<Instance> = self.record.live().filter(|i| !i.orphaned).cloned().collect();
+        let mut live: Vec<Instance> = self.plan.record.live().filter(|i| !i.orphaned).cloned().collect();
         live.sort_by_key(|i| i.incarnation);
         for instance in &live {
             match self.facts.accepted(instance) {
@@ -38,13 +38,14 @@ impl Planner<'_> {
     }
 
     fn was_accepted(&mut self, instance: &Instance) {
-        self.record.instances.iter_mut().filter(|i| i.uid == instance.uid).for_each(|i| i.not_accepted = false);
+        self.plan.record.instances.iter_mut().filter(|i| i.uid == instance.uid).for_each(|i| i.not_accepted = false);
         if self.is_not_accepted(&instance.revision) {
-            (self.record.failed, self.record.progress) = (None, None);
+            (self.plan.record.failed, self.plan.record.progress) = (None, None);
         }
-        let is_known = self.record.accepted.as_ref().is_some_and(|a| a.revision == instance.revision);
+        let is_known = self.plan.record.accepted.as_ref().is_some_and(|a| a.revision == instance.revision);
         if !is_known && instance.daemon_set.is_some() {
-            self.record.accepted = Some(AcceptedRevision { revision: instance.revision.clone(), daemon_set: None });
+            self.plan.record.accepted =
+                Some(AcceptedRevision { revision: instance.revision.clone(), daemon_set: None });
         }
     }
 
@@ -52,20 +53,20 @@ impl Planner<'_> {
         let now = self.context.now;
         let cause = RestartCause::NotAccepted { reason: reason.clone() };
         if instance.started || self.was_read(&instance.revision) {
-            return self.record.order_restart(&instance.uid, cause, now, self.facts.surroundings(instance).then);
+            return self.plan.record.order_restart(&instance.uid, cause, now, self.facts.surroundings(instance).then);
         }
-        if instance.revision != desired || self.record.failed.is_some() {
+        if instance.revision != desired || self.plan.record.failed.is_some() {
             return;
         }
-        let Some(known) = self.record.instances.iter_mut().find(|i| i.uid == instance.uid) else { return };
+        let Some(known) = self.plan.record.instances.iter_mut().find(|i| i.uid == instance.uid) else { return };
         if known.not_accepted {
             // It was forgiven: another one is tried.
             known.restart = Some(RestartOrder { cause, at: now, due: now });
             return;
         }
         known.not_accepted = true;
-        self.record.progress = None;
-        self.record.failed = Some(FailedRevision {
+        self.plan.record.progress = None;
+        self.plan.record.failed = Some(FailedRevision {
             revision: desired.to_owned(),
             data_version: None,
             failure: Failure { cause: Cause::NotAccepted, message: reason },
@@ -76,14 +77,14 @@ impl Planner<'_> {
 
     /// Whether the kubelet has read a manifest of the revision before: it accepted it, or rejected it in its own words.
     pub(super) fn was_read(&self, revision: &str) -> bool {
-        let accepted = self.record.accepted.as_ref().map(|accepted| &accepted.revision);
-        let good = self.record.good.as_ref().map(|good| &good.revision);
-        [accepted, good, self.record.rejected.as_ref()].into_iter().flatten().any(|read| read == revision)
+        let accepted = self.plan.record.accepted.as_ref().map(|accepted| &accepted.revision);
+        let good = self.plan.record.good.as_ref().map(|good| &good.revision);
+        [accepted, good, self.plan.record.rejected.as_ref()].into_iter().flatten().any(|read| read == revision)
     }
 
     /// Whether a revision failed because the kubelet did not accept it.
     pub(super) fn is_not_accepted(&self, revision: &str) -> bool {
-        let failed = self.record.failed.as_ref().filter(|failed| failed.revision == revision);
+        let failed = self.plan.record.failed.as_ref().filter(|failed| failed.revision == revision);
         failed.is_some_and(|failed| failed.failure.cause == Cause::NotAccepted)
     }
 
@@ -98,10 +99,10 @@ impl Planner<'_> {
 
     /// The last revision that the kubelet accepted, if it is another one than `desired`.
     pub(super) fn last_accepted(&self, desired: &str) -> Option<Target> {
-        let accepted = self.record.accepted.as_ref().filter(|accepted| accepted.revision != desired)?;
-        let mut carried = self.record.instances.iter().filter(|i| i.revision == accepted.revision);
+        let accepted = self.plan.record.accepted.as_ref().filter(|accepted| accepted.revision != desired)?;
+        let mut carried = self.plan.record.instances.iter().filter(|i| i.revision == accepted.revision);
         let daemon_set = accepted.daemon_set.clone().or_else(|| carried.find_map(|i| i.daemon_set.clone()))?;
-        let kept = self.record.good.as_ref().filter(|good| good.revision == accepted.revision);
+        let kept = self.plan.record.good.as_ref().filter(|good| good.revision == accepted.revision);
         let data = match kept.is_some_and(|good| good.has_rollback_data) {
             true => Data::Rollback,
             false => Data::Current,
@@ -111,8 +112,9 @@ impl Planner<'_> {
 
     /// Why the instance does not run, if the kubelet did not accept it.
     pub(super) fn why_not_accepted(&self, instance: &Instance) -> Option<String> {
-        let failed = self.record.failed.as_ref().filter(|failed| failed.revision == instance.revision)?;
-        let is_it = self.record.instance(&instance.uid).is_some_and(|i| i.not_accepted) && failed.conditions.is_some();
+        let failed = self.plan.record.failed.as_ref().filter(|failed| failed.revision == instance.revision)?;
+        let is_it =
+            self.plan.record.instance(&instance.uid).is_some_and(|i| i.not_accepted) && failed.conditions.is_some();
         is_it.then(|| format!("{}; it stays so {UNTIL}", failed.failure.message))
     }
 }

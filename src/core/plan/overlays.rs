@@ -16,20 +16,20 @@ impl Planner<'_> {
     /// Notes which overlays apply here. Their list is looked at whatever the rendering waits for: what is looked at no
     /// more is not known, and another revision.
     pub(super) fn note_overlays(&mut self, daemon_set: &DaemonSet) {
-        self.references.extend(overlays::config_map(daemon_set));
-        self.overlays_digest = match &daemon_set.overlays {
+        self.plan.references.extend(overlays::config_map(daemon_set));
+        self.plan.overlays_digest = match &daemon_set.overlays {
             None => Some(String::new()),
             Some(overlays) => overlays.reported().map(str::to_owned),
         };
         if let Some(overlays) = &daemon_set.overlays {
-            self.overlays = Some(Arc::clone(overlays));
-            self.summary.notes.push(Note::Other(format!("overlays: {overlays}")));
+            self.plan.overlays = Some(Arc::clone(overlays));
+            self.plan.summary.notes.push(Note::Other(format!("overlays: {overlays}")));
         }
     }
 
     /// Whether no instance of `daemon_set` may start because its mode has no overlays; the summary says so.
     pub(super) fn has_overlays_in_bootstrap(&mut self, daemon_set: &DaemonSet) -> bool {
-        let is_refused = daemon_set.overlays.is_some() && self.summary.mode == Some(Mode::Bootstrap);
+        let is_refused = daemon_set.overlays.is_some() && self.plan.summary.mode == Some(Mode::Bootstrap);
         if is_refused {
             self.refuse(&[overlays::bootstrap()]);
         }

@@ -46,7 +46,7 @@ impl Planner<'_> {
     pub(super) fn permission(&self, target: &Target) -> Permission {
         // The DaemonSet controller does the rollouts of a `bootstrap` daemon; ours need no approval.
         let permission = match target.daemon_set.source {
-            _ if target.rollback || self.summary.mode == Some(Mode::Bootstrap) => return Permission::Free,
+            _ if target.rollback || self.plan.summary.mode == Some(Mode::Bootstrap) => return Permission::Free,
             Source::Api => self.facts.permission(&target.daemon_set, &target.revision),
             Source::File { .. } => Permission::Free,
         };
@@ -65,13 +65,13 @@ impl Planner<'_> {
     pub(super) fn note_previous(&mut self, daemon_set: &DaemonSet, desired: &str) {
         if daemon_set.source != Source::Api {
             // A folder's daemon never returns to the API's definition.
-            self.record.previous = None;
+            self.plan.record.previous = None;
             return;
         }
-        let old = self.record.live().filter(|i| !is_same_template(&i.revision, desired) && !i.orphaned).last();
+        let old = self.plan.record.live().filter(|i| !is_same_template(&i.revision, desired) && !i.orphaned).last();
         let Some((old, template)) = old.and_then(|old| Some((old, old.daemon_set.as_ref()?))) else { return };
-        if self.record.previous.as_ref().is_none_or(|p| p.revision != old.revision) {
-            self.record.previous =
+        if self.plan.record.previous.as_ref().is_none_or(|p| p.revision != old.revision) {
+            self.plan.record.previous =
                 Some(LastRun { revision: old.revision.clone(), daemon_set: Arc::clone(template), claimed: false });
         }
     }
@@ -89,21 +89,21 @@ impl Planner<'_> {
         // The released one has the annotations and the strategy of today.
         let released = daemon_set.rollout.released.clone().filter(|released| released.hash == approved);
         let known = released.and_then(|released| {
-            let key = &self.record.key;
-            self.references.insert(ObjectRef::new(Kind::ControllerRevision, &key.namespace, &released.name));
+            let key = &self.plan.record.key;
+            self.plan.references.insert(ObjectRef::new(Kind::ControllerRevision, &key.namespace, &released.name));
             match self.facts.released(daemon_set, &released) {
                 ReleasedDefinition::Known(known) => Some(known),
                 ReleasedDefinition::Unknown | ReleasedDefinition::Gone => None,
             }
         });
         let ran = || {
-            let previous = self.record.previous.as_ref().filter(|p| template_hash(&p.revision) == approved)?;
+            let previous = self.plan.record.previous.as_ref().filter(|p| template_hash(&p.revision) == approved)?;
             Some(overlays::as_in(&previous.daemon_set, daemon_set))
         };
         let daemon_set = known.or_else(ran)?;
         let revision = overlays::revision(approved, &daemon_set);
         let target = Target { daemon_set, revision, data: Data::Current, rollback: false };
-        self.summary.wanted_revision = Some(desired.to_owned());
+        self.plan.summary.wanted_revision = Some(desired.to_owned());
         Some(target)
     }
 
@@ -118,34 +118,34 @@ impl Planner<'_> {
             Permission::Free if self.is_by_hand(&target.revision) => None,
             Permission::Free => self.not_yet(target, old),
             Permission::Claimed => {
-                self.replacing = Some(target.revision.clone());
+                self.plan.replacing = Some(target.revision.clone());
                 None
             }
             Permission::Withheld(_) if self.lacks_its_image(target, old) => None,
             Permission::Withheld(withheld) => {
                 self.stage(target, withheld);
                 let why = self.withheld(target, withheld)?;
-                Some(if self.record.staged.is_some() { format!("{why}; its images are on the node") } else { why })
+                Some(if self.plan.record.staged.is_some() { format!("{why}; its images are on the node") } else { why })
             }
             // The answer of the facts, which is one of the others by now.
             Permission::Standing(_) | Permission::Staged => None,
             // A rendering that could not start is not claimed.
             Permission::Approved => {
-                let before = self.summary.clone();
+                let before = self.plan.summary.clone();
                 // Its pulls go on although the approval is withdrawn.
                 let since = Timestamp::default();
-                self.record.pending_update = Some(PendingUpdate { revision: target.revision.clone(), since });
+                self.plan.record.pending_update = Some(PendingUpdate { revision: target.revision.clone(), since });
                 if self.in_the_way(target, old, beside).is_some()
                     || self.prepare(target, StartFor::Replacement).is_none()
                 {
                     // The replacement itself hits the same obstacle and reports it.
-                    self.summary = before;
+                    self.plan.summary = before;
                     return None;
                 }
                 match self.facts.end_observable(old) {
                     EndObservable::No(_) if !beside => return None,
                     EndObservable::AskRuntime if !beside => self.ask_runtime(self.context.now),
-                    _ => self.replacing = Some(target.revision.clone()),
+                    _ => self.plan.replacing = Some(target.revision.clone()),
                 }
                 Some("its approval is being claimed".to_owned())
             }
@@ -155,7 +155,7 @@ impl Planner<'_> {
     /// Why the target waits for its approval, which is withheld: its images are pulled meanwhile. `None`: no approval
     /// would help; the start meets the refusal and reports it.
     pub(super) fn withheld(&mut self, target: &Target, withheld: Withheld) -> Option<String> {
-        let incarnation = self.record.next_incarnation;
+        let incarnation = self.plan.record.next_incarnation;
         if are_missing(&target.daemon_set)
             || matches!(self.facts.admission(&target.daemon_set), Admission::Refused(_))
             || self.facts.rendering(&target.daemon_set, incarnation, target.data).result.is_err()
@@ -174,13 +174,13 @@ impl Planner<'_> {
         let daemon_set = self.last_admitted(&target.daemon_set);
         let rendering = self.facts.rendering(daemon_set, incarnation, target.data);
         let images = self.facts.images(&rendering, true);
-        self.pull = rendering.result.is_ok().then_some(rendering);
+        self.plan.pull = rendering.result.is_ok().then_some(rendering);
         let lacks = self.look_ahead(target);
-        self.summary.pull_failed = match images {
+        self.plan.summary.pull_failed = match images {
             Images::Failed(failed) => Some(failed),
             Images::Present | Images::Pulling(_) | Images::Handed(_) => None,
         };
-        let words = [Some(withheld.words()), lacks.as_deref(), self.summary.pull_failed.as_deref()];
+        let words = [Some(withheld.words()), lacks.as_deref(), self.plan.summary.pull_failed.as_deref()];
         Some(words.into_iter().flatten().collect::<Vec<_>>().join("; "))
     }
 
@@ -189,10 +189,10 @@ impl Planner<'_> {
     pub(super) fn pulls_ahead(&mut self, target: &Target) -> bool {
         let window = target.daemon_set.annotations.get(PRE_PULL).and_then(|text| duration::parse(text));
         let now = self.context.now;
-        let since = match &self.record.pending_update {
+        let since = match &self.plan.record.pending_update {
             Some(pending) if pending.revision == target.revision => pending.since,
             _ => {
-                self.record.pending_update = Some(PendingUpdate { revision: target.revision.clone(), since: now });
+                self.plan.record.pending_update = Some(PendingUpdate { revision: target.revision.clone(), since: now });
                 now
             }
         };
@@ -205,19 +205,19 @@ impl Planner<'_> {
 
     /// Asks the container runtime before the next decision, which is due `at`.
     pub(super) fn ask_runtime(&mut self, at: Timestamp) {
-        self.asks_runtime = true;
+        self.plan.asks_runtime = true;
         self.wake(at);
     }
 
     /// Whether an administrator asked on this node to try the revision now.
     pub(super) fn is_by_hand(&self, revision: &str) -> bool {
-        self.record.by_hand.as_deref() == Some(revision)
+        self.plan.record.by_hand.as_deref() == Some(revision)
     }
 
     /// While the claimed replacement is under way, the claim is reported.
     pub(super) fn note_claim(&mut self, target: &Target) {
         if self.permission(target) == Permission::Claimed {
-            self.replacing = Some(target.revision.clone());
+            self.plan.replacing = Some(target.revision.clone());
         }
     }
 
@@ -244,16 +244,16 @@ impl Planner<'_> {
 
     /// What last ran here, if nothing runs and the target is not permitted.
     pub(super) fn or_last(&mut self, target: Target) -> Target {
-        let Some(last) = self.record.last.clone() else { return target };
-        if self.record.live().next().is_some() || last.revision == target.revision || !self.is_withheld(&target) {
+        let Some(last) = self.plan.record.last.clone() else { return target };
+        if self.plan.record.live().next().is_some() || last.revision == target.revision || !self.is_withheld(&target) {
             return target;
         }
         // A claimed revision that cannot start any more because another template came keeps no other from starting.
         if last.claimed && self.can_never_start(&last.daemon_set) {
-            self.record.last = None;
+            self.plan.record.last = None;
             return target;
         }
-        self.summary.wanted_revision = Some(target.revision);
+        self.plan.summary.wanted_revision = Some(target.revision);
         Target { daemon_set: last.daemon_set, revision: last.revision, data: Data::Current, rollback: false }
     }
 
@@ -262,7 +262,7 @@ impl Planner<'_> {
         if matches!(self.facts.admission(daemon_set), Admission::Refused(_)) {
             return true;
         }
-        match &self.facts.rendering(daemon_set, self.record.next_incarnation, Data::Current).result {
+        match &self.facts.rendering(daemon_set, self.plan.record.next_incarnation, Data::Current).result {
             Ok(rendered) => !rendered.pod.can_start() && rendered.pod.held.iter().all(|held| !held.unconfirmed),
             Err(_) => true,
         }
@@ -273,14 +273,14 @@ impl Planner<'_> {
     pub(super) fn note_replacement(&mut self, target: &Target) {
         if self.passes_over_released || self.permission(target) == Permission::Claimed {
             let (revision, daemon_set) = (target.revision.clone(), Arc::clone(&target.daemon_set));
-            self.record.last = Some(LastRun { revision, daemon_set, claimed: true });
+            self.plan.record.last = Some(LastRun { revision, daemon_set, claimed: true });
         }
     }
 
     /// Ends an instance that will return, at its own revision if no other is permitted.
     pub(super) fn end_for_restart(&mut self, instance: &Instance, reason: &str, confirmed_by: EndConfirmation) {
         if let Some(daemon_set) = instance.daemon_set.clone() {
-            self.record.last = Some(LastRun { revision: instance.revision.clone(), daemon_set, claimed: false });
+            self.plan.record.last = Some(LastRun { revision: instance.revision.clone(), daemon_set, claimed: false });
         }
         self.end_as(&instance.uid, reason, true, confirmed_by);
     }

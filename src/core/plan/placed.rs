@@ -26,7 +26,7 @@ impl Planner<'_> {
         if placement.should_run {
             return None;
         }
-        let live: Vec<_> = self.record.live().cloned().collect();
+        let live: Vec<_> = self.plan.record.live().cloned().collect();
         let is_successor = match live.is_empty() {
             true => self.had_ended,
             false => live.iter().any(|one| self.facts.former_node(one).is_some() || self.is_ordered(one)),
@@ -41,7 +41,7 @@ impl Planner<'_> {
         let since = self.facts.node_since().filter(|_| self.context.node.registered);
         // Of an adopted instance it is not known when it was started.
         let is_later = |instance: &Instance, since| instance.created > since && !instance.is_adopted;
-        if since.is_some_and(|since| self.record.live().any(|instance| is_later(instance, since))) {
+        if since.is_some_and(|since| self.plan.record.live().any(|instance| is_later(instance, since))) {
             return None;
         }
         let is_elsewhere = || self.judged(daemon_set).node_name.is_some_and(|name| !name.matches);
@@ -67,13 +67,13 @@ impl Planner<'_> {
 
     /// There is evidence that the node is not for it: the instance ends, and does not return.
     pub(super) fn unplaced(&mut self, reason: &str) {
-        (self.record.last, self.record.returns) = (None, false);
+        (self.plan.record.last, self.plan.record.returns) = (None, false);
         self.end_returns();
-        let live: Vec<String> = self.record.live().map(|i| i.uid.clone()).collect();
+        let live: Vec<String> = self.plan.record.live().map(|i| i.uid.clone()).collect();
         for uid in live {
             self.end(&uid, reason);
         }
-        self.record.pending_update = None;
+        self.plan.record.pending_update = None;
         self.show_ended(reason);
     }
 }

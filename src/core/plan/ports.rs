@@ -24,7 +24,8 @@ impl Planner<'_> {
         let wanted = ports::host_ports(target.daemon_set.pod_template());
         let held = ports::host_ports(old.daemon_set.as_ref()?.pod_template());
         let port = ports::clash(&wanted, &held)?;
-        self.summary
+        self.plan
+            .summary
             .hints
             .push("with maxSurge 0 the old instance goes first; or give the new revision another host port".to_owned());
         Some(format!("maxSurge would run it alongside {}, but both use host port {port}", old.pod_name))
@@ -35,7 +36,7 @@ impl Planner<'_> {
     pub(super) fn clash_with_others(&mut self, target: &Target, only_desired: bool) -> Option<String> {
         let found = self.clash(target, only_desired);
         if found.is_some() {
-            self.summary.hints.push("give one of the two another host port".to_owned());
+            self.plan.summary.hints.push("give one of the two another host port".to_owned());
         }
         found
     }

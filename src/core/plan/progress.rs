@@ -65,7 +65,7 @@ impl Planner<'_> {
         self.follow_retry(daemon_set, desired);
         self.forgive(daemon_set, desired);
         self.judge_acceptance(desired);
-        let mut live: Vec<Instance> = self.record.live().filter(|i| !i.orphaned).cloned().collect();
+        let mut live: Vec<Instance> = self.plan.record.live().filter(|i| !i.orphaned).cloned().collect();
         live.sort_by_key(|i| i.incarnation);
         let mut serves = None;
         for instance in &live {
@@ -86,31 +86,31 @@ impl Planner<'_> {
                 f.revision == instance.revision
                     && f.data_version.as_ref().is_none_or(|version| *version == instance.data_version)
             };
-            if proven && self.record.failed.as_ref().is_some_and(again) {
-                self.record.failed = None;
+            if proven && self.plan.record.failed.as_ref().is_some_and(again) {
+                self.plan.record.failed = None;
             }
-            if proven || self.record.good.as_ref().is_none_or(|good| good.revision == instance.revision) {
+            if proven || self.plan.record.good.as_ref().is_none_or(|good| good.revision == instance.revision) {
                 self.remember_good(daemon_set, instance, desired);
             }
         }
         if let Some(newest) = live.last() {
             self.watch_deadline(daemon_set, newest, desired);
         }
-        self.summary.failed.clone_from(&self.record.failed);
+        self.plan.summary.failed.clone_from(&self.plan.record.failed);
     }
 
     /// Forgets that a revision failed which was set aside here, once for each order of the cluster to try it again.
     fn follow_retry(&mut self, daemon_set: &DaemonSet, desired: &str) {
         let order = daemon_set.annotations.get(RETRY);
         let is_for = |order: &&String| order.split_once('/').is_some_and(|(hash, _)| hash == template_hash(desired));
-        let Some(order) = order.filter(is_for).filter(|order| self.record.retry.as_ref() != Some(order)) else {
+        let Some(order) = order.filter(is_for).filter(|order| self.plan.record.retry.as_ref() != Some(order)) else {
             return;
         };
-        self.record.retry = Some(order.clone());
-        let is_aside = self.record.live().all(|instance| instance.revision != desired);
-        if is_aside && self.record.failed.as_ref().is_some_and(|failed| failed.revision == desired) {
-            self.record.failed = None;
-            self.record.progress = None;
+        self.plan.record.retry = Some(order.clone());
+        let is_aside = self.plan.record.live().all(|instance| instance.revision != desired);
+        if is_aside && self.plan.record.failed.as_ref().is_some_and(|failed| failed.revision == desired) {
+            self.plan.record.failed = None;
+            self.plan.record.progress = None;
         }
     }
 
@@ -118,37 +118,38 @@ impl Planner<'_> {
     fn forgive(&mut self, daemon_set: &Arc<DaemonSet>, desired: &str) {
         let approved = self.facts.approved(daemon_set);
         if self
+            .plan
             .record
             .by_hand
             .as_deref()
             .is_some_and(|by_hand| by_hand != desired && approved.as_deref() != Some(by_hand))
         {
-            self.record.by_hand = None;
+            self.plan.record.by_hand = None;
         }
-        let Some(failed) = &self.record.failed else { return };
+        let Some(failed) = &self.plan.record.failed else { return };
         // Unknown data does not count as other data.
         let today = || self.data_version(daemon_set, Data::Current);
         let other_data = || failed.data_version.is_some() && today().is_some_and(|t| Some(t) != failed.data_version);
         if failed.revision != desired || other_data() || self.may_be_accepted_now(failed) {
-            self.record.failed = None;
-            self.record.progress = None;
+            self.plan.record.failed = None;
+            self.plan.record.progress = None;
         }
     }
 
     /// The version of the data that a new instance would get; `None` while it is unknown.
     fn data_version(&self, daemon_set: &Arc<DaemonSet>, data: Data) -> Option<String> {
-        let rendering = self.facts.rendering(self.last_admitted(daemon_set), self.record.next_incarnation, data);
+        let rendering = self.facts.rendering(self.last_admitted(daemon_set), self.plan.record.next_incarnation, data);
         let rendered = rendering.result.as_ref().ok().filter(|rendered| rendered.pod.waiting_for.is_empty())?;
         Some(rendered.pod.data_version.clone())
     }
 
     fn has_been_available(&mut self, instance: &Instance, desired: &str) {
         let now = self.context.now;
-        if let Some(known) = self.record.instances.iter_mut().find(|i| i.uid == instance.uid) {
+        if let Some(known) = self.plan.record.instances.iter_mut().find(|i| i.uid == instance.uid) {
             known.available.get_or_insert(now);
         }
         if instance.revision == desired {
-            self.record.progress = None;
+            self.plan.record.progress = None;
         }
     }
 
@@ -166,7 +167,7 @@ impl Planner<'_> {
         let keeps = rolls_back(daemon_set);
         // It may have changed together with the template. (With OnDelete a revision may stay for years.)
         let in_doubt = instance.revision != desired && daemon_set.update_strategy != UpdateStrategy::OnDelete;
-        let good = self.record.good.as_mut().filter(|good| good.revision == instance.revision);
+        let good = self.plan.record.good.as_mut().filter(|good| good.revision == instance.revision);
         let changed = match good {
             None => true,
             Some(good) if good.data_version == *version => {
@@ -189,7 +190,7 @@ impl Planner<'_> {
             }
         };
         if changed {
-            self.record.good = Some(Good {
+            self.plan.record.good = Some(Good {
                 revision: instance.revision.clone(),
                 data_version: version.clone(),
                 has_rollback_data: keeps,
@@ -197,15 +198,15 @@ impl Planner<'_> {
                 daemon_set: None,
             });
             if keeps {
-                self.actions.push(Action::Keep { rendering: Arc::clone(&rendering) });
+                self.plan.actions.push(Action::Keep { rendering: Arc::clone(&rendering) });
             }
         }
     }
 
     /// Decides whether the newest instance of the wanted revision has exceeded its deadline.
     fn watch_deadline(&mut self, daemon_set: &Arc<DaemonSet>, instance: &Instance, desired: &str) {
-        let known = self.record.instance(&instance.uid);
-        let judged = known.is_none_or(|i| i.available.is_some()) || self.record.failed.is_some();
+        let known = self.plan.record.instance(&instance.uid);
+        let judged = known.is_none_or(|i| i.available.is_some()) || self.plan.record.failed.is_some();
         // A container that waits for its environment is no fault of the revision.
         let waits = self.gate.is_closed() || known.is_some_and(|i| !i.waiting.is_empty());
         if judged || waits || instance.pinned || instance.revision != desired {
@@ -215,7 +216,7 @@ impl Planner<'_> {
         if self.context.now < at {
             return self.wake(at.min(self.context.now + LOOK_AGAIN));
         }
-        let same_template = self.record.good.as_ref().is_some_and(|good| good.revision == desired);
+        let same_template = self.plan.record.good.as_ref().is_some_and(|good| good.revision == desired);
         let today = || self.data_version(daemon_set, Data::Current);
         let data_version = match restarts_on_data(daemon_set) {
             // It is about to be replaced because its data changed.
@@ -232,9 +233,10 @@ impl Planner<'_> {
                     failure.cause = Cause::Admission;
                 }
                 let revision = desired.to_owned();
-                self.record.progress = None;
+                self.plan.record.progress = None;
                 let at = self.context.now;
-                self.record.failed = Some(FailedRevision { revision, data_version, failure, conditions: None, at });
+                self.plan.record.failed =
+                    Some(FailedRevision { revision, data_version, failure, conditions: None, at });
             }
             None => self.wake(self.context.now + LOOK_AGAIN_LATE),
         }
@@ -244,14 +246,14 @@ impl Planner<'_> {
     fn deadline_at(&mut self, daemon_set: &DaemonSet, instance: &Instance, desired: &str) -> Timestamp {
         let data_version = restarts_on_data(daemon_set).then(|| instance.data_version.clone());
         let same = |p: &&Progress| p.revision == desired && p.data_version == data_version;
-        let since = self.record.progress.as_ref().filter(same).map_or(instance.created, |p| p.since);
-        self.record.progress = Some(Progress { revision: desired.to_owned(), data_version, since });
+        let since = self.plan.record.progress.as_ref().filter(same).map_or(instance.created, |p| p.since);
+        self.plan.record.progress = Some(Progress { revision: desired.to_owned(), data_version, since });
         since.max(self.context.booted) + deadline_of(daemon_set)
     }
 
     /// Whether there is no evidence against the instance up to its deadline.
     fn time_is_over(&mut self, daemon_set: &DaemonSet, instance: &Instance, desired: &str) -> bool {
-        let judged = self.record.instance(&instance.uid).is_none_or(|i| i.available.is_some());
+        let judged = self.plan.record.instance(&instance.uid).is_none_or(|i| i.available.is_some());
         judged || instance.revision != desired || self.deadline_at(daemon_set, instance, desired) <= self.context.now
     }
 
@@ -263,11 +265,11 @@ impl Planner<'_> {
             data: Data::Current,
             rollback: false,
         };
-        let Some(failed) = self.record.failed.clone() else { return wanted };
+        let Some(failed) = self.plan.record.failed.clone() else { return wanted };
         let what = format!("{}: {}", failed.failure.cause.as_str(), failed.failure.message);
         if self.is_not_accepted(desired) {
             let Some(target) = self.last_accepted(desired) else { return wanted };
-            self.summary.wanted_revision = Some(desired.to_owned());
+            self.plan.summary.wanted_revision = Some(desired.to_owned());
             let back = &target.revision;
             self.add_reason(&format!(
                 "revision {desired} is not accepted ({}): back to {back} {UNTIL}",
@@ -282,20 +284,20 @@ impl Planner<'_> {
         let other = |good: &Good| {
             good.revision != desired || failed.data_version.as_ref().is_some_and(|v| *v != good.data_version)
         };
-        let good = self.record.good.as_ref().filter(|good| other(good));
+        let good = self.plan.record.good.as_ref().filter(|good| other(good));
         let of = |good: &Good| {
-            let carried = self.record.instances.iter().find(|i| i.revision == good.revision);
+            let carried = self.plan.record.instances.iter().find(|i| i.revision == good.revision);
             good.daemon_set.clone().or_else(|| carried.and_then(|i| i.daemon_set.clone()))
         };
         let Some((good, good_set)) = good.and_then(|good| Some((good.clone(), of(good)?))) else {
-            let instead = match self.record.good.as_ref().is_some_and(|good| good.revision == desired) {
+            let instead = match self.plan.record.good.as_ref().is_some_and(|good| good.revision == desired) {
                 true => "no other revision has been good here",
                 false => "no revision has been good here",
             };
             self.add_reason(&format!("revision {desired} did not become available in time ({what}), and {instead}"));
             return wanted;
         };
-        self.summary.wanted_revision = Some(desired.to_owned());
+        self.plan.summary.wanted_revision = Some(desired.to_owned());
         self.add_reason(&format!(
             "revision {desired} did not become available in time ({what}): back to {} until the template or \
              its overlays change, or you run `daemonlet retry`",

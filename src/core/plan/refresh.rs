@@ -168,8 +168,8 @@ impl Planner<'_> {
         match &rendering.result {
             Ok(rendered) => self.note(rendered),
             Err(refused) => {
-                self.references.extend(refused.references.iter().cloned());
-                self.tokens.extend(refused.tokens.iter().cloned());
+                self.plan.references.extend(refused.references.iter().cloned());
+                self.plan.tokens.extend(refused.tokens.iter().cloned());
             }
         }
         if rendering.identity.uid != instance.uid {
@@ -207,9 +207,9 @@ impl Planner<'_> {
         let volumes = data == VolumesFact::Differ || data == VolumesFact::Unverified && manifest;
         let (rendering, kept) = (Arc::clone(&rendering), kept.volumes);
         if manifest || volumes {
-            self.actions.push(Action::Refresh { rendering, volumes, manifest, kept });
+            self.plan.actions.push(Action::Refresh { rendering, volumes, manifest, kept });
         } else if data == VolumesFact::Unverified {
-            self.actions.push(Action::Verify { rendering, kept });
+            self.plan.actions.push(Action::Verify { rendering, kept });
         }
     }
 
@@ -219,7 +219,7 @@ impl Planner<'_> {
             Action::Refresh { rendering, manifest, .. } => *manifest && rendering.identity.uid == instance.uid,
             _ => false,
         };
-        self.facts.manifest(&instance.uid) == ManifestFact::Lost && !self.actions.iter().any(writes)
+        self.facts.manifest(&instance.uid) == ManifestFact::Lost && !self.plan.actions.iter().any(writes)
     }
 
     /// Brings the data of an instance up to date whose manifest was to be removed and is still there.
@@ -244,7 +244,7 @@ impl Planner<'_> {
         let kept = self.with_gate(kept).volumes;
         if self.facts.volumes(&rendering, &kept) == VolumesFact::Differ {
             let rendering = Arc::clone(&rendering);
-            self.actions.push(Action::Refresh { rendering, volumes: true, manifest: false, kept });
+            self.plan.actions.push(Action::Refresh { rendering, volumes: true, manifest: false, kept });
         }
     }
 
@@ -261,7 +261,7 @@ impl Planner<'_> {
     fn note_rendered(&mut self, instance: &Instance, rendering: &Arc<RenderResult>, kept: &KeptParts) {
         let now = self.context.now;
         let starts = !kept.manifest && kept.waiting.len() < instance.waiting.len();
-        let Some(known) = self.record.instances.iter_mut().find(|known| known.uid == instance.uid) else { return };
+        let Some(known) = self.plan.record.instances.iter_mut().find(|known| known.uid == instance.uid) else { return };
         let written = WrittenData::of(rendering, &kept.volumes);
         // If nothing is written, the earlier state stays true.
         let writes = |volume: &VolumeData| !kept.volumes.contains(&volume.name) || !volume.tokens.is_empty();
@@ -281,11 +281,12 @@ impl Planner<'_> {
             // Its deadline counts from the time when nothing is missing any more.
             let restarts = instance.daemon_set.as_ref().is_some_and(|daemon_set| restarts_on_data(daemon_set));
             let data_version = restarts.then(|| known.data_version.clone());
-            self.record.progress = Some(Progress { revision: instance.revision.clone(), data_version, since: now });
+            self.plan.record.progress =
+                Some(Progress { revision: instance.revision.clone(), data_version, since: now });
         }
-        if !instance.started && !rendered.pod.pull_secrets.is_empty() && self.pull.is_none() {
+        if !instance.started && !rendered.pod.pull_secrets.is_empty() && self.plan.pull.is_none() {
             // It was started without its images, and the kubelet does not know its pull secrets.
-            self.pull = Some(Arc::clone(rendering));
+            self.plan.pull = Some(Arc::clone(rendering));
         }
     }
 
@@ -293,8 +294,8 @@ impl Planner<'_> {
     fn note_kept(&mut self, instance: &Instance, rendering: &RenderResult, kept: &KeptParts) {
         let now = self.context.now;
         for missing in rendering.held().iter().flat_map(|held| &held.missing) {
-            if !self.summary.waiting_for.contains(missing) {
-                self.summary.waiting_for.push(missing.clone());
+            if !self.plan.summary.waiting_for.contains(missing) {
+                self.plan.summary.waiting_for.push(missing.clone());
             }
         }
         for (what, why) in [(&kept.missing, ": missing"), (&kept.unknown, " until this is known:")] {
@@ -309,32 +310,32 @@ impl Planner<'_> {
             _ => false,
         });
         self.note_waiting(waiting);
-        let Some(known) = self.record.instances.iter_mut().find(|known| known.uid == instance.uid) else { return };
+        let Some(known) = self.plan.record.instances.iter_mut().find(|known| known.uid == instance.uid) else { return };
         known.stale.retain(|volume, _| kept.stale.iter().any(|(_, stale)| stale.volume == *volume));
         for (extent, stale) in &kept.stale {
             let since = known.stale.entry(stale.volume.clone()).or_insert(now).to_string();
             // A daemon that is set aside keeps its manifest for the one reason that is given for all of its parts.
             if !(self.is_set_aside && *extent == StaleScope::Pod) {
-                self.summary.stale.push(StaleVolume { since, ..stale.clone() });
+                self.plan.summary.stale.push(StaleVolume { since, ..stale.clone() });
             }
         }
     }
 
     /// Ends the summary of a running instance: without all of its containers it waits, with old data it is stale.
     pub(super) fn tell_kept(&mut self) {
-        let waiting = std::mem::take(&mut self.summary.waiting_containers);
+        let waiting = std::mem::take(&mut self.plan.summary.waiting_containers);
         for WaitingContainer { container, missing } in &waiting {
             let what: Vec<String> = missing.iter().map(describe).collect();
             self.add_reason(&format!("container {container} waits for {}", what.join(", ")));
         }
-        if !waiting.is_empty() && self.summary.state != State::Orphaned {
-            self.summary.state = State::Waiting;
+        if !waiting.is_empty() && self.plan.summary.state != State::Orphaned {
+            self.plan.summary.state = State::Waiting;
         }
-        self.summary.waiting_containers = waiting;
-        if !self.summary.stale.is_empty() && self.summary.state == State::Running {
-            self.summary.state = State::Stale;
+        self.plan.summary.waiting_containers = waiting;
+        if !self.plan.summary.stale.is_empty() && self.plan.summary.state == State::Running {
+            self.plan.summary.state = State::Stale;
         }
-        let stale: Vec<String> = self.summary.stale.iter().map(ToString::to_string).collect();
+        let stale: Vec<String> = self.plan.summary.stale.iter().map(ToString::to_string).collect();
         self.add_reason(&stale.join("; "));
     }
 
@@ -343,7 +344,7 @@ impl Planner<'_> {
         for held in held {
             if let Part::Environment { container, .. } = &held.part {
                 let (container, missing) = (container.clone(), held.missing.clone());
-                self.summary.waiting_containers.push(WaitingContainer { container, missing });
+                self.plan.summary.waiting_containers.push(WaitingContainer { container, missing });
             }
         }
     }

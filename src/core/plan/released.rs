@@ -36,9 +36,13 @@ impl Planner<'_> {
     /// The released revision for a first instance while nodes are kept on it. `None`: it is not known yet what to
     /// start, and the summary says so.
     pub(super) fn or_released(&mut self, target: Target) -> Option<Target> {
-        let is_first = self.record.instances.is_empty() && self.record.last.is_none();
+        let is_first = self.plan.record.instances.is_empty() && self.plan.record.last.is_none();
         let Some(released) = self.kept_on(&target).filter(|_| is_first).cloned() else { return Some(target) };
-        self.references.insert(ObjectRef::new(Kind::ControllerRevision, &self.record.key.namespace, &released.name));
+        self.plan.references.insert(ObjectRef::new(
+            Kind::ControllerRevision,
+            &self.plan.record.key.namespace,
+            &released.name,
+        ));
         let daemon_set = &target.daemon_set;
         let is_stopped = is_stopped(daemon_set);
         let found = self.facts.released(daemon_set, &released);
@@ -47,7 +51,7 @@ impl Planner<'_> {
             && self.can_never_start(known)
         {
             let why = format!("its released revision {} cannot start here any more: the newest starts", released.hash);
-            self.summary.notes.push(Note::Other(why));
+            self.plan.summary.notes.push(Note::Other(why));
             return Some(target);
         }
         let is_read = !matches!(found, ReleasedDefinition::Unknown);
@@ -64,9 +68,9 @@ impl Planner<'_> {
                 )
             }
             ReleasedDefinition::Known(daemon_set) => {
-                self.summary.wanted_revision = Some(target.revision);
+                self.plan.summary.wanted_revision = Some(target.revision);
                 let why = format!("it starts with the released revision {}: the newer one is held", released.hash);
-                self.summary.notes.push(Note::Other(why));
+                self.plan.summary.notes.push(Note::Other(why));
                 let revision = overlays::revision(&released.hash, &daemon_set);
                 return Some(Target { daemon_set, revision, data: Data::Current, rollback: false });
             }
@@ -75,7 +79,7 @@ impl Planner<'_> {
                     "its released revision {} is gone or holds something else: the newest starts",
                     released.name
                 );
-                self.summary.notes.push(Note::Other(why));
+                self.plan.summary.notes.push(Note::Other(why));
                 return Some(target);
             }
             ReleasedDefinition::Gone => {
@@ -91,9 +95,9 @@ impl Planner<'_> {
                 target.revision, released.name
             ),
         };
-        self.summary.state = State::Waiting;
-        self.summary.awaits_rollout = is_read;
-        self.summary.wanted_revision = Some(target.revision);
+        self.plan.summary.state = State::Waiting;
+        self.plan.summary.awaits_rollout = is_read;
+        self.plan.summary.wanted_revision = Some(target.revision);
         self.add_reason(&why);
         None
     }
@@ -116,7 +120,7 @@ impl Planner<'_> {
             return false;
         }
         let why = format!("the image of its released revision {hash} could not be pulled in time: the newest starts");
-        self.summary.notes.push(Note::Other(why));
+        self.plan.summary.notes.push(Note::Other(why));
         self.passes_over_released = true;
         true
     }
@@ -125,7 +129,7 @@ impl Planner<'_> {
     pub(super) fn note_released(&mut self, daemon_set: &DaemonSet) {
         let known = daemon_set.uid.clone().zip(daemon_set.rollout.released.clone());
         if let Some((uid, released)) = known {
-            self.record.known_release = Some(KnownRelease { uid, released });
+            self.plan.record.known_release = Some(KnownRelease { uid, released });
         }
     }
 
@@ -134,7 +138,7 @@ impl Planner<'_> {
     fn kept_on<'t>(&'t self, target: &'t Target) -> Option<&'t Released> {
         let daemon_set = &target.daemon_set;
         let rollout = &daemon_set.rollout;
-        let known = self.record.known_release.as_ref().filter(|known| daemon_set.uid.as_ref() == Some(&known.uid));
+        let known = self.plan.record.known_release.as_ref().filter(|known| daemon_set.uid.as_ref() == Some(&known.uid));
         let released = rollout.released.as_ref().or(known.map(|known| &known.released));
         let released = released.filter(|released| released.hash != template_hash(&target.revision))?;
         let is_partitioned = || {
@@ -152,7 +156,7 @@ impl Planner<'_> {
             || is_partitioned();
         let is_rolled_out = daemon_set.source == Source::Api
             && !target.rollback
-            && self.summary.mode == Some(Mode::Static)
+            && self.plan.summary.mode == Some(Mode::Static)
             && daemon_set.update_strategy != UpdateStrategy::OnDelete
             && self.facts.is_coordinated(daemon_set);
         (is_kept && is_rolled_out).then_some(released)

@@ -34,19 +34,19 @@ impl Planner<'_> {
             return self.show_as(old, State::Stopping, &format!("{order}, and no new one starts here: {reason}"));
         }
         // A roll-back goes on although the node is unhealthy: the failed revision may be the cause.
-        let goes_back = target.rollback || self.summary.wanted_revision.as_ref() != Some(&target.revision);
+        let goes_back = target.rollback || self.plan.summary.wanted_revision.as_ref() != Some(&target.revision);
         let misplaced = misplaced.filter(|_| !goes_back || !self.belongs(&target.daemon_set));
         let restart = order.as_ref().and_then(|_| self.restart_target(target, old));
         let target = restart.as_ref().unwrap_or(target);
         let hold = if let Some(reason) = misplaced {
-            self.record.staged = None;
+            self.plan.record.staged = None;
             Some(format!("a new instance would not be started here: {reason}"))
         } else if order.is_some() || target.rollback || old.not_accepted {
             None
         } else if old.daemon_set.is_none() && self.facts.is_remembered(&target.daemon_set) {
             Some("no record knows what runs: the API server is asked first".to_owned())
         } else if target.daemon_set.update_strategy == UpdateStrategy::OnDelete && !self.is_by_hand(&wanted) {
-            self.record.staged = None;
+            self.plan.record.staged = None;
             Some("the update strategy is OnDelete: the pod keeps its revision until it is deleted".to_owned())
         } else {
             self.not_permitted(target, old, surge)
@@ -60,7 +60,7 @@ impl Planner<'_> {
         let beside = surge && order.is_none() && !at_boot;
         if let Some(why) = self.in_the_way(target, old, beside) {
             self.stays(old);
-            self.summary.state = State::Waiting;
+            self.plan.summary.state = State::Waiting;
             return self.add_reason(&format!("revision {wanted} cannot start, the old instance stays: {why}"));
         }
         // A running instance has its images: another instance of its revision need not wait for a check of them.
@@ -73,10 +73,10 @@ impl Planner<'_> {
         };
         let Some(prepared) = self.prepare(target, start_for) else {
             // The summary says what the new revision is missing; the old instance stays.
-            let (state, lacks) = (self.summary.state, std::mem::take(&mut self.summary.reason));
+            let (state, lacks) = (self.plan.summary.state, std::mem::take(&mut self.plan.summary.reason));
             self.stays(old);
             if state == State::Refused {
-                self.summary.state = State::Refused;
+                self.plan.summary.state = State::Refused;
             }
             if old.revision != target.revision {
                 self.note_missing(target);
@@ -85,7 +85,7 @@ impl Planner<'_> {
         };
         if at_boot {
             // Nothing of either runs before the kubelet does.
-            self.replacing = None;
+            self.plan.replacing = None;
             self.begin_at_boot(target, &prepared);
             let cause = format!("it is replaced by revision {wanted} at this boot");
             self.end_as(&old.uid, &cause, true, EndConfirmation::NeverStarted);
@@ -123,15 +123,15 @@ impl Planner<'_> {
     fn cannot_observe_end(&mut self, old: &Instance, cause: &str, why: &str) {
         self.stays(old);
         self.wake(self.context.now + LOOK_AGAIN);
-        self.summary.state = State::Waiting;
-        self.summary.hints.push("set runtime-endpoint or kubelet-endpoint; a reboot replaces it, too".to_owned());
+        self.plan.summary.state = State::Waiting;
+        self.plan.summary.hints.push("set runtime-endpoint or kubelet-endpoint; a reboot replaces it, too".to_owned());
         self.add_reason(&format!("its replacement waits ({cause}): {why}"));
     }
 
     /// The old instance stays, and its claim is returned: the coordinator never withdraws a claim, so the slot would
     /// be lost for ever.
     fn stays(&mut self, old: &Instance) {
-        self.replacing = None;
+        self.plan.replacing = None;
         self.refresh(old);
         self.show(old);
     }

@@ -16,21 +16,21 @@ impl Planner<'_> {
     /// Orders another try for an instance that the kubelet did not accept.
     pub(super) fn order_retries(&mut self) {
         let (facts, now) = (self.facts, self.context.now);
-        for index in 0..self.record.instances.len() {
-            let instance = &mut self.record.instances[index];
+        for index in 0..self.plan.record.instances.len() {
+            let instance = &mut self.plan.record.instances[index];
             if instance.phase != Phase::Live || instance.orphaned || instance.restart.is_some() {
                 continue;
             }
             let accepted = facts.accepted(instance);
             instance.no_room |= matches!(accepted, Accepted::NoRoom(_)) && !instance.started;
             match accepted {
-                Accepted::Yes if self.record.backoff.as_ref().is_some_and(|b| b.not_accepted) => {
-                    self.record.backoff = None
+                Accepted::Yes if self.plan.record.backoff.as_ref().is_some_and(|b| b.not_accepted) => {
+                    self.plan.record.backoff = None
                 }
                 Accepted::Rejected(reason) | Accepted::NoRoom(reason) => {
                     let (cause, instance) = (RestartCause::NotAccepted { reason }, instance.clone());
-                    self.record.order_restart(&instance.uid, cause, now, facts.surroundings(&instance).then);
-                    self.record.rejected = Some(instance.revision);
+                    self.plan.record.order_restart(&instance.uid, cause, now, facts.surroundings(&instance).then);
+                    self.plan.record.rejected = Some(instance.revision);
                 }
                 // What follows depends on the revision.
                 Accepted::No(_) => {}
@@ -44,7 +44,7 @@ impl Planner<'_> {
     pub(super) fn is_ordered(&mut self, instance: &Instance) -> bool {
         let Some(order) = &instance.restart else { return false };
         let not_accepted = matches!(order.cause, RestartCause::NotAccepted { .. });
-        let before = self.record.backoff.as_ref().map(|b| &b.surroundings);
+        let before = self.plan.record.backoff.as_ref().map(|b| &b.surroundings);
         let Fingerprints { then, now } = self.facts.surroundings(instance);
         // What the API server showed is not compared with sandboxes.
         let is_lost = |before: &Fingerprint| now.is_of_runtime() && !before.is_of_runtime();

@@ -28,12 +28,12 @@ use super::ready::Availability;
 impl Planner<'_> {
     /// Plans a daemon that its sources define.
     pub(super) fn wanted(&mut self, daemon_set: &Arc<DaemonSet>, mode: Mode, note: Option<&DesiredNote>) {
-        self.summary.source = Some(daemon_set.source.clone());
-        self.summary.mode = Some(mode);
-        self.summary.notes.extend(note.map(|note| Note::Other(note.to_string())));
-        self.record.released = false;
-        if self.record.runs() {
-            self.record.bootstrap = mode == Mode::Bootstrap;
+        self.plan.summary.source = Some(daemon_set.source.clone());
+        self.plan.summary.mode = Some(mode);
+        self.plan.summary.notes.extend(note.map(|note| Note::Other(note.to_string())));
+        self.plan.record.released = false;
+        if self.plan.record.runs() {
+            self.plan.record.bootstrap = mode == Mode::Bootstrap;
         }
         if self.take_definition(daemon_set) {
             return;
@@ -51,19 +51,19 @@ impl Planner<'_> {
     pub(super) fn take_definition(&mut self, daemon_set: &Arc<DaemonSet>) -> bool {
         // The DaemonSet that orphaned its pods (as the checkpoint remembers it) does not adopt them again; a new one
         // of that name does.
-        let returns = daemon_set.source == Source::Api && self.record.api_uid == daemon_set.uid;
+        let returns = daemon_set.source == Source::Api && self.plan.record.api_uid == daemon_set.uid;
         if daemon_set.source == Source::Api {
             self.note_released(daemon_set);
-            self.record.api_uid.clone_from(&daemon_set.uid);
-            self.record.ignored_file = None;
-        } else if self.record.ignored_file.take().is_some() {
+            self.plan.record.api_uid.clone_from(&daemon_set.uid);
+            self.plan.record.ignored_file = None;
+        } else if self.plan.record.ignored_file.take().is_some() {
             // The file has changed since the deletion in the API, which is over.
-            self.record.api_uid = None;
+            self.plan.record.api_uid = None;
         }
-        for instance in self.record.instances.iter_mut().filter(|_| !returns) {
+        for instance in self.plan.record.instances.iter_mut().filter(|_| !returns) {
             instance.orphaned = false;
         }
-        self.references.insert(namespace_of(daemon_set));
+        self.plan.references.insert(namespace_of(daemon_set));
         let placement = self.placed(daemon_set);
         if placement.should_continue_running {
             return false;
@@ -75,7 +75,7 @@ impl Planner<'_> {
             (true, None) => self.unplaced(reason),
             // The owner of a node that asks no API server has written it down.
             (false, None) if self.is_evicted(daemon_set) => self.unplaced(reason),
-            _ if self.record.live().next().is_none() => self.show_ended(reason),
+            _ if self.plan.record.live().next().is_none() => self.show_ended(reason),
             (true, Some(until)) => {
                 self.wake(until);
                 self.keep(State::Unknown, &format!("{reason}; the Node is new, and may get labels until {until}"));
@@ -93,7 +93,7 @@ impl Planner<'_> {
     /// again.
     pub(super) fn end_lost_manifests(&mut self) {
         let gone = |i: &&Instance| self.facts.manifest(&i.uid) == ManifestFact::Missing;
-        let lost: Vec<Instance> = self.record.live().filter(gone).cloned().collect();
+        let lost: Vec<Instance> = self.plan.record.live().filter(gone).cloned().collect();
         for instance in lost {
             self.end_for_restart(
                 &instance,
@@ -116,12 +116,12 @@ impl Planner<'_> {
             None => self.target(daemon_set, &desired),
         };
         let target = self.or_last(target);
-        self.record.staged.take_if(|staged| *staged != target.revision && !is_in_doubt(staged, &target));
+        self.plan.record.staged.take_if(|staged| *staged != target.revision && !is_in_doubt(staged, &target));
         let Some(target) = self.or_released(target) else { return };
         let (current, outdated) = self.split(&target);
         let needs_approval = self.needs_approval(&target);
         if outdated.is_empty() && !needs_approval {
-            self.record.pending_update = None;
+            self.plan.record.pending_update = None;
         }
         let surge = target.daemon_set.allows_surge() && !target.rollback;
         let outdated = self.worth_keeping_first(outdated);
@@ -139,19 +139,19 @@ impl Planner<'_> {
             }
             (None, Some((old, others))) => {
                 self.end_all(others.iter(), "a newer instance is here");
-                self.summary.wanted_revision = Some(desired.clone());
+                self.plan.summary.wanted_revision = Some(desired.clone());
                 self.replace(&target, old, misplaced, surge);
             }
             (None, None) if misplaced.is_some() => {
-                self.summary.state =
-                    if self.record.instances.is_empty() { State::NotSelected } else { State::Stopping };
+                self.plan.summary.state =
+                    if self.plan.record.instances.is_empty() { State::NotSelected } else { State::Stopping };
                 self.add_reason(misplaced.unwrap_or_default());
             }
-            (None, None) if self.record.ending().next().is_some() => {
+            (None, None) if self.plan.record.ending().next().is_some() => {
                 self.note_claim(&target);
                 let prepared = self.prepare(&target, StartFor::Nothing).is_some();
                 if prepared {
-                    self.summary.state = State::Replacing;
+                    self.plan.summary.state = State::Replacing;
                     self.add_reason("the old instance ends first");
                 }
             }
@@ -159,13 +159,13 @@ impl Planner<'_> {
                 self.note_claim(&target);
                 // A daemon that may not start at all does not wait: waiting daemons are counted apart from refused ones.
                 if self.is_refused_at_a_port(&target) {
-                    self.replacing = None;
+                    self.plan.replacing = None;
                     self.admitted(&target.daemon_set);
                     return;
                 }
                 if let Some(why) = self.clash_with_others(&target, false) {
                     self.note_needs(&target);
-                    self.summary.state = State::Waiting;
+                    self.plan.summary.state = State::Waiting;
                     return self.add_reason(&why);
                 }
                 if needs_approval && self.awaits_first_approval(&target) {
@@ -176,10 +176,10 @@ impl Planner<'_> {
                 let prepared = prepared.filter(|_| reason.is_some());
                 if needs_approval && prepared.is_none() {
                     // Its claim is returned.
-                    self.replacing = None;
+                    self.plan.replacing = None;
                 }
                 if let Some(at) = self.facts.may_run_unrecorded().filter(|_| prepared.is_some()) {
-                    self.summary.state = State::Waiting;
+                    self.plan.summary.state = State::Waiting;
                     self.ask_runtime(at);
                     return self.add_reason("the container runtime is asked first whether one runs here already");
                 }
@@ -210,7 +210,7 @@ impl Planner<'_> {
     /// have changed, or the API may have replaced a file as the source). An adopted instance of unknown template takes
     /// the wanted one if its hash matches.
     fn follow_definition(&mut self, daemon_set: &Arc<DaemonSet>, wanted: &str) {
-        for instance in &mut self.record.instances {
+        for instance in &mut self.plan.record.instances {
             let known = instance.daemon_set.as_ref();
             // An adopted instance has name and UID from the other DaemonSet.
             let adopted = known.is_some_and(|d| d.key != daemon_set.key);
@@ -237,7 +237,7 @@ impl Planner<'_> {
     /// Live instances of the target, and the others, each oldest first. Those of the target use its data from now on.
     fn split(&mut self, target: &Target) -> (Vec<Instance>, Vec<Instance>) {
         let follows_data = target.data == Data::Current && restarts_on_data(&target.daemon_set);
-        let mut live: Vec<Instance> = self.record.live().cloned().collect();
+        let mut live: Vec<Instance> = self.plan.record.live().cloned().collect();
         live.sort_by_key(|i| i.incarnation);
         let (mut current, mut outdated) = (Vec::new(), Vec::new());
         for mut instance in live {
@@ -252,7 +252,7 @@ impl Planner<'_> {
                 continue;
             }
             instance.pinned = target.data == Data::Rollback;
-            for known in self.record.instances.iter_mut().filter(|i| i.uid == instance.uid) {
+            for known in self.plan.record.instances.iter_mut().filter(|i| i.uid == instance.uid) {
                 known.pinned = instance.pinned;
             }
             current.push(instance);
@@ -262,7 +262,7 @@ impl Planner<'_> {
 
     /// Whether the instance runs a good template with data that failed.
     fn failed_with(&self, instance: &Instance) -> bool {
-        let failed = self.record.failed.as_ref();
+        let failed = self.plan.record.failed.as_ref();
         failed.is_some_and(|f| {
             f.revision == instance.revision
                 && !instance.pinned

@@ -12,9 +12,9 @@ use super::State;
 impl Planner<'_> {
     /// Keeps the instance as it is on disk, with its tokens renewed. `reason`: why its definition is not looked at.
     pub(super) fn set_aside(&mut self, mode: Mode, reason: &str) {
-        self.summary.source = Some(Source::Api);
-        self.summary.mode = Some(mode);
-        let definition = self.record.definition().cloned();
+        self.plan.summary.source = Some(Source::Api);
+        self.plan.summary.mode = Some(mode);
+        let definition = self.plan.record.definition().cloned();
         if let Some(definition) = &definition
             && let placement = self.placed(definition)
             && !placement.should_continue_running
@@ -24,19 +24,20 @@ impl Planner<'_> {
             return self.unplaced(&placement.reason);
         }
         self.is_set_aside = true;
-        let live: Vec<_> = self.record.live().cloned().collect();
+        let live: Vec<_> = self.plan.record.live().cloned().collect();
         for instance in &live {
             self.refresh(instance);
             self.show(instance);
         }
         // Its readiness changes; the reason that holds it back does not, and is news once.
-        self.summary.reason.clear();
-        self.summary.state = State::Refused;
-        self.summary.refused_field = Some("spec.template".to_owned());
+        self.plan.summary.reason.clear();
+        self.plan.summary.state = State::Refused;
+        self.plan.summary.refused_field = Some("spec.template".to_owned());
         let stays = if live.is_empty() { "" } else { "; what runs stays as it is, and gets no new data but tokens" };
         self.add_reason(&format!("{reason}{stays}"));
-        let key = &self.record.key;
-        self.summary
+        let key = &self.plan.record.key;
+        self.plan
+            .summary
             .hints
             .push(format!("change its template, or try this one again: `daemonlet retry {key}` on the node"));
     }

@@ -38,7 +38,7 @@ impl Planner<'_> {
             Permission::Staged => (Some(UpdateTrigger::Boot), Permission::Approved),
             permission => (None, permission),
         };
-        let has_run = !self.record.instances.is_empty() || self.record.last.is_some();
+        let has_run = !self.plan.record.instances.is_empty() || self.plan.record.last.is_some();
         if matches!(permission, Permission::Withheld(_)) || !has_run {
             return permission;
         }
@@ -70,14 +70,14 @@ impl Planner<'_> {
 
     /// Whether this boot has run neither a kubelet nor anything of the daemon.
     fn is_before_kubelet(&self) -> bool {
-        let mut live = self.record.live().peekable();
+        let mut live = self.plan.record.live().peekable();
         live.peek().is_some() && live.all(|instance| self.facts.moment(instance) == PassPhase::BeforeKubelet)
     }
 
     /// Whether the target was staged for this boot, as far as is known: a paused or halted rollout is not.
     fn is_staged(&self, target: &Target) -> bool {
         let daemon_set = &target.daemon_set;
-        self.record.staged.as_ref() == Some(&target.revision)
+        self.plan.record.staged.as_ref() == Some(&target.revision)
             && matches!(UpdateTrigger::of(daemon_set), None | Some(UpdateTrigger::Boot))
             && !is_paused(daemon_set)
             && !self.is_halted(target)
@@ -85,14 +85,14 @@ impl Planner<'_> {
 
     /// The revision that was staged, while it is not known whether its approval stands.
     pub(super) fn staged_before(&self, daemon_set: &DaemonSet) -> Option<&str> {
-        let staged = self.record.staged.as_deref()?;
+        let staged = self.plan.record.staged.as_deref()?;
         let permission = self.facts.permission(daemon_set, staged);
         matches!(permission, Permission::Withheld(Withheld::NotRead | Withheld::NotServed)).then_some(staged)
     }
 
     /// Whether the rollout of the target is halted. The way back from a halted one is not.
     pub(super) fn is_halted(&self, target: &Target) -> bool {
-        let is_back = self.summary.wanted_revision.as_ref().is_some_and(|wanted| *wanted != target.revision);
+        let is_back = self.plan.summary.wanted_revision.as_ref().is_some_and(|wanted| *wanted != target.revision);
         target.daemon_set.rollout.halted.is_some() && !is_back
     }
 
@@ -106,7 +106,7 @@ impl Planner<'_> {
     /// Claims an approval that waits for the next boot once the images are here, and notes on the disk that it is
     /// claimed. It is given back when the approval is read to be gone, or the rollout to be stopped.
     pub(super) fn stage(&mut self, target: &Target, withheld: Withheld) {
-        let staged = self.record.staged.take();
+        let staged = self.plan.record.staged.take();
         let daemon_set = &target.daemon_set;
         if daemon_set.source != Source::Api || self.is_halted(target) {
             return;
@@ -117,50 +117,50 @@ impl Planner<'_> {
             _ => return,
         };
         match permission {
-            Permission::Staged => self.record.staged = Some(target.revision.clone()),
-            Permission::Withheld(_) => self.record.staged = staged,
+            Permission::Staged => self.plan.record.staged = Some(target.revision.clone()),
+            Permission::Withheld(_) => self.plan.record.staged = staged,
             Permission::Standing(UpdateTrigger::Boot) if !self.pulls_ahead(target) => return,
             Permission::Standing(UpdateTrigger::Boot) => {}
             _ => return,
         }
         // Its objects are watched, and its images are kept.
-        let before = self.summary.clone();
+        let before = self.plan.summary.clone();
         let prepared = self.prepare(target, StartFor::Replacement);
-        self.summary = before;
+        self.plan.summary = before;
         let is_new = matches!(permission, Permission::Standing(_));
-        self.staging = match is_new {
+        self.plan.staging = match is_new {
             true => prepared.as_ref().map(|_| target.revision.clone()),
-            false => self.record.staged.clone(),
+            false => self.plan.record.staged.clone(),
         };
         if let Some(Ok(rendered)) = prepared.as_ref().map(|prepared| &prepared.rendering.result) {
-            self.record.staged_images = rendered.pod.images.iter().map(|image| image.image.clone()).collect();
+            self.plan.record.staged_images = rendered.pod.images.iter().map(|image| image.image.clone()).collect();
         }
     }
 
     /// Where nothing was decided about what is staged: it stays so, and is reported so, unless it is known that its
     /// approval does not stand. A claim that is given back to the coordinator must not be carried out at the next boot.
     pub(super) fn judge_staged(&mut self) {
-        let Some(staged) = self.record.staged.as_deref().filter(|_| self.staging.is_none()) else { return };
-        let runs = self.record.live().find_map(|instance| instance.daemon_set.as_ref());
+        let Some(staged) = self.plan.record.staged.as_deref().filter(|_| self.plan.staging.is_none()) else { return };
+        let runs = self.plan.record.live().find_map(|instance| instance.daemon_set.as_ref());
         let permission = runs.map(|runs| self.facts.permission(runs, staged));
         match permission {
             Some(
                 Permission::Staged
                 | Permission::Withheld(Withheld::NotRead | Withheld::NotServed | Withheld::LeaseNotRead),
-            ) => self.staging = self.record.staged.clone(),
-            _ => self.record.staged = None,
+            ) => self.plan.staging = self.plan.record.staged.clone(),
+            _ => self.plan.record.staged = None,
         }
     }
 
     /// Notes what withholds the target.
     pub(super) fn note_awaited(&mut self, target: &Target, withheld: Withheld) {
         let Withheld::Until(trigger) = withheld else {
-            self.summary.awaits_approval = true;
+            self.plan.summary.awaits_approval = true;
             return;
         };
-        self.summary.awaited = Some(AwaitedTrigger { trigger, revision: target.revision.clone() });
-        let (key, node) = (&self.record.key, &self.context.node.name);
-        self.summary.hints.extend(match trigger {
+        self.plan.summary.awaited = Some(AwaitedTrigger { trigger, revision: target.revision.clone() });
+        let (key, node) = (&self.plan.record.key, &self.context.node.name);
+        self.plan.summary.hints.extend(match trigger {
             UpdateTrigger::Drain => Some(format!("kubectl drain {node} --ignore-daemonsets --delete-emptydir-data")),
             UpdateTrigger::Manual => Some(format!("run `daemonlet approve {key}` on this node")),
             UpdateTrigger::Boot | UpdateTrigger::Unknown => None,

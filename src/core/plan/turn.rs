@@ -49,10 +49,10 @@ impl Planner<'_> {
     /// Notes what the start order needs to know, closes the gates of what waits before the kubelet starts it, and opens
     /// them at its turn.
     pub(super) fn take_turn(&mut self) {
-        let this = self.record.this_boot.as_ref().filter(|this| this.boot == self.context.boot);
+        let this = self.plan.record.this_boot.as_ref().filter(|this| this.boot == self.context.boot);
         let was_closed = this.map(|this| this.gate_closed);
-        let moments: Vec<PassPhase> = self.record.live().filter(has_gate).map(|i| self.facts.moment(i)).collect();
-        let is_before_kubelet = self.record.live().any(|i| self.facts.moment(i) == PassPhase::BeforeKubelet);
+        let moments: Vec<PassPhase> = self.plan.record.live().filter(has_gate).map(|i| self.facts.moment(i)).collect();
+        let is_before_kubelet = self.plan.record.live().any(|i| self.facts.moment(i) == PassPhase::BeforeKubelet);
         let may_be_closed = match was_closed {
             None => moments.contains(&PassPhase::BeforeKubelet),
             Some(was_closed) => was_closed && moments.iter().all(|moment| *moment == PassPhase::Later),
@@ -65,29 +65,29 @@ impl Planner<'_> {
             (true, Ok(though)) => Gate::Opens(format!("it is its turn{though}")),
             (false, Ok(_)) => Gate::Open,
         };
-        if let (Gate::Opens(_), Some(progress)) = (&self.gate, &mut self.record.progress) {
+        if let (Gate::Opens(_), Some(progress)) = (&self.gate, &mut self.plan.record.progress) {
             // Its deadline counts from when its containers can start.
             progress.since = self.context.now;
         }
         if self.gate != Gate::Open {
-            self.record.in_boot(self.context.boot).gate_closed = self.gate.is_closed();
+            self.plan.record.in_boot(self.context.boot).gate_closed = self.gate.is_closed();
         }
         if self.context.turn.is_named && was_closed.is_none() && is_before_kubelet {
-            self.record.in_boot(self.context.boot).before_kubelet = Some(self.context.now - self.context.booted);
+            self.plan.record.in_boot(self.context.boot).before_kubelet = Some(self.context.now - self.context.booted);
         }
-        if !self.record.instances.is_empty() {
+        if !self.plan.record.instances.is_empty() {
             self.note_started();
         }
         let Some(after) = self.context.turn.after else { return };
-        self.summary.notes.extend(remarks(after).map(Note::Other));
+        self.plan.summary.notes.extend(remarks(after).map(Note::Other));
         if !self.context.turn.absent.is_empty() {
             let names = list(self.context.turn.absent);
             let note = format!("{AFTER}: {names} is not for this node now, and is not waited for");
-            self.summary.notes.push(Note::Other(note));
+            self.plan.summary.notes.push(Note::Other(note));
         }
-        if self.record.live().any(|instance| !has_gate(&instance)) {
+        if self.plan.record.live().any(|instance| !has_gate(&instance)) {
             let note = format!("{AFTER}: its pod was made without a gate, so at a boot the kubelet starts it at once");
-            self.summary.notes.push(Note::Other(note));
+            self.plan.summary.notes.push(Note::Other(note));
         }
     }
 
@@ -98,15 +98,15 @@ impl Planner<'_> {
         }
         if let Ok(though) = self.waits() {
             self.gate = Gate::Opens(format!("it is its turn{though}"));
-            self.record.in_boot(self.context.boot).gate_closed = false;
-            self.record.progress.iter_mut().for_each(|progress| progress.since = self.context.now);
+            self.plan.record.in_boot(self.context.boot).gate_closed = false;
+            self.plan.record.progress.iter_mut().for_each(|progress| progress.since = self.context.now);
         }
     }
 
     /// Notes that a new instance starts, with an open gate; so does an older one beside it.
     pub(super) fn open_for_new(&mut self) {
         self.gate = Gate::Open;
-        if let Some(this) = &mut self.record.this_boot {
+        if let Some(this) = &mut self.plan.record.this_boot {
             this.gate_closed = false;
         }
         self.note_started();
@@ -122,8 +122,8 @@ impl Planner<'_> {
             return;
         }
         self.gate = Gate::Closes;
-        self.record.in_boot(self.context.boot).gate_closed = true;
-        if let Some(new) = self.record.instances.last_mut() {
+        self.plan.record.in_boot(self.context.boot).gate_closed = true;
+        if let Some(new) = self.plan.record.instances.last_mut() {
             new.data = Some(WrittenData::of(&prepared.rendering, &BTreeSet::from([GATE.to_owned()])));
         }
     }
@@ -131,16 +131,16 @@ impl Planner<'_> {
     /// The actions on gates, after the data has been written; reports for which daemons the instance waits.
     pub(super) fn move_gates(&mut self) {
         let gated =
-            self.record.live().filter(has_gate).map(|instance| (instance.uid.clone(), instance.pod_name.clone()));
+            self.plan.record.live().filter(has_gate).map(|instance| (instance.uid.clone(), instance.pod_name.clone()));
         let actions = gated.filter_map(|(uid, pod)| match &self.gate {
             Gate::Opens(reason) => Some(Action::OpenGate { uid, pod, reason: reason.clone() }),
             Gate::Closes => Some(Action::CloseGate { uid, pod }),
             Gate::Open | Gate::Closed => None,
         });
         let actions: Vec<Action> = actions.collect();
-        self.actions.extend(actions);
-        if self.gate.is_closed() && self.record.live().next().is_some() {
-            self.summary.ready = Some(false);
+        self.plan.actions.extend(actions);
+        if self.gate.is_closed() && self.plan.record.live().next().is_some() {
+            self.plan.summary.ready = Some(false);
             if let Err(why) = self.waits() {
                 self.say_wait(&why);
             }
@@ -150,7 +150,7 @@ impl Planner<'_> {
     /// Notes that an instance has a manifest in this boot.
     pub(super) fn note_started(&mut self) {
         if self.context.turn.after.is_some() {
-            let this = self.record.in_boot(self.context.boot);
+            let this = self.plan.record.in_boot(self.context.boot);
             this.started = true;
             if !this.gate_closed {
                 this.waits_since = None;
@@ -161,7 +161,7 @@ impl Planner<'_> {
     /// Notes that a daemon that others wait for is Ready in this boot, or runs steadily where readiness is not reported. An
     /// earlier state of the mirror pod is no evidence of that.
     pub(super) fn note_ready(&mut self) {
-        let known = self.record.this_boot.as_ref().filter(|this| this.boot == self.context.boot);
+        let known = self.plan.record.this_boot.as_ref().filter(|this| this.boot == self.context.boot);
         let (was_ready, was_steady) = known.map_or((false, false), |this| (this.ready, this.steady));
         let before_kubelet = known.and_then(|this| this.before_kubelet);
         if !self.context.turn.is_named || was_ready {
@@ -170,7 +170,7 @@ impl Planner<'_> {
         // Kubernetes' times have no fractions.
         let not_before = self.context.booted + before_kubelet.unwrap_or_default() - Span::from_secs(1);
         let of = |i: &Instance| (self.facts.pod_readiness(i), min_ready(i));
-        let readiness: Vec<(Readiness, Span)> = self.record.live().map(of).collect();
+        let readiness: Vec<(Readiness, Span)> = self.plan.record.live().map(of).collect();
         let ready = readiness.iter().filter_map(|(readiness, _)| match readiness {
             Readiness::Ready { since } => (*since >= not_before).then_some(*since),
             Readiness::Steady { .. } | Readiness::NotReady(_) | Readiness::Unknown(_) => None,
@@ -181,10 +181,10 @@ impl Planner<'_> {
         });
         let (ready, steady) = (ready.min(), steady.min());
         if self.is_past(ready) {
-            self.record.in_boot(self.context.boot).ready = true;
+            self.plan.record.in_boot(self.context.boot).ready = true;
         }
         if self.is_past(steady) {
-            self.record.in_boot(self.context.boot).steady = true;
+            self.plan.record.in_boot(self.context.boot).steady = true;
         }
     }
 
@@ -199,7 +199,7 @@ impl Planner<'_> {
 
     /// Why the target starts now, if it does not wait for others; else the summary says for which daemons and how long.
     pub(super) fn start_reason(&mut self) -> Option<String> {
-        let this = self.record.this_boot.as_ref();
+        let this = self.plan.record.this_boot.as_ref();
         let has_started = this.is_some_and(|this| this.boot == self.context.boot && this.started);
         let waits = if has_started { Ok(String::new()) } else { self.waits() };
         match waits {
@@ -218,7 +218,7 @@ impl Planner<'_> {
     fn waits(&mut self) -> Result<String, String> {
         let turn = self.context.turn;
         let Some(after) = turn.after.filter(|_| !turn.awaited.is_empty()) else { return Ok(String::new()) };
-        let since = *self.record.in_boot(self.context.boot).waits_since.get_or_insert(self.context.now);
+        let since = *self.plan.record.in_boot(self.context.boot).waits_since.get_or_insert(self.context.now);
         let (until, names) = (since + after.timeout, list(turn.awaited));
         if until <= self.context.now {
             let waited = after.timeout.as_secs_ceil();
@@ -231,9 +231,9 @@ impl Planner<'_> {
     }
 
     fn say_wait(&mut self, why: &str) {
-        self.summary.state = State::Waiting;
-        self.summary.since = self.record.this_boot.as_ref().and_then(|this| this.waits_since);
-        self.summary.waiting_for.extend(self.context.turn.awaited.iter().map(Missing::daemon));
+        self.plan.summary.state = State::Waiting;
+        self.plan.summary.since = self.plan.record.this_boot.as_ref().and_then(|this| this.waits_since);
+        self.plan.summary.waiting_for.extend(self.context.turn.awaited.iter().map(Missing::daemon));
         self.add_reason(why);
     }
 }

@@ -3,7 +3,6 @@ use std::sync::Arc;
 use serde_json::json;
 
 use crate::core::model::Source;
-use crate::core::plan;
 use crate::core::record::DaemonRecord;
 use crate::core::record::Instance;
 use crate::core::record::ThisBoot;
@@ -144,7 +143,7 @@ fn only_a_daemon_that_may_still_be_ready_in_this_boot_is_waited_for() {
     let awaited = |state, runs: bool, this_boot: Option<ThisBoot>| {
         let mut record = DaemonRecord { this_boot, ..DaemonRecord::new(name.clone(), 0) };
         record.instances.extend(runs.then(|| Instance::new("u", "a-x", 0, "r", at(0))));
-        let mut plan = plan::empty(record);
+        let mut plan = DaemonPlan::new(record);
         plan.summary.state = state;
         !order.awaited(&key("b"), &BTreeMap::from([(&name, plan)]), "now").is_empty()
     };
@@ -165,14 +164,14 @@ fn only_a_daemon_that_may_still_be_ready_in_this_boot_is_waited_for() {
         assert_eq!((awaited(state, false, None), awaited(state, true, None)), (without, with), "{state:?}");
     }
     for (runs, is_awaited) in [(false, false), (true, true)] {
-        let mut plan = plan::empty(DaemonRecord::new(name.clone(), 0));
+        let mut plan = DaemonPlan::new(DaemonRecord::new(name.clone(), 0));
         plan.record.instances.extend(runs.then(|| Instance::new("u", "a-x", 0, "r", at(0))));
         (plan.summary.state, plan.summary.awaits_approval) = (State::Waiting, true);
         let planned = BTreeMap::from([(&name, plan)]);
         assert_eq!(!order.awaited(&key("b"), &planned, "now").is_empty(), is_awaited, "its first install is withheld");
         assert!(order.absent(&key("b"), &planned).is_empty());
     }
-    let mut elsewhere = plan::empty(DaemonRecord::new(name.clone(), 0));
+    let mut elsewhere = DaemonPlan::new(DaemonRecord::new(name.clone(), 0));
     elsewhere.summary.state = State::NotSelected;
     assert_eq!(order.absent(&key("b"), &BTreeMap::from([(&name, elsewhere)])), std::slice::from_ref(&name));
     let ready = |boot: &str| Some(ThisBoot { boot: boot.to_owned(), ready: true, ..ThisBoot::default() });

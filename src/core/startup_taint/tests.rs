@@ -5,7 +5,6 @@ use serde_json::json;
 use super::*;
 use crate::core::model::Mode;
 use crate::core::model::Source;
-use crate::core::plan;
 use crate::core::record::DaemonRecord;
 use crate::core::record::HandOver;
 use crate::core::record::Instance;
@@ -64,7 +63,7 @@ impl TaintBench {
 
     /// What follows at that second; the record is kept, as a pass does. Gives the last remark and when to look again, too.
     fn at(&mut self, seconds: i64) -> (StartupTaint, String, Option<Timestamp>) {
-        let mut plan = plan::empty(self.record.clone());
+        let mut plan = DaemonPlan::new(self.record.clone());
         plan.summary.state = self.state;
         plan.summary.awaits_approval = self.awaits_approval;
         let mut plans = [plan];

@@ -76,7 +76,6 @@ pub(super) fn held(plan: &Plan) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use crate::core::plan;
     use crate::core::status::State;
 
     use super::*;
@@ -84,7 +83,7 @@ mod tests {
     #[test]
     fn what_is_kept_for_want_of_evidence_is_told_with_what_is_held() {
         let daemon = |name: &str, state: State, releasable: bool| {
-            let mut daemon = plan::empty(DaemonRecord::new(ObjectKey::new("a", name), 0));
+            let mut daemon = DaemonPlan::new(DaemonRecord::new(ObjectKey::new("a", name), 0));
             (daemon.summary.state, daemon.summary.releasable) = (state, releasable);
             daemon
         };
@@ -103,7 +102,7 @@ mod tests {
     fn only_what_is_held_may_be_released() {
         let key = |name: &str| ObjectKey::new("a", name);
         let planned = |name: &str, state: State| {
-            let mut daemon = plan::empty(DaemonRecord::new(key(name), 0));
+            let mut daemon = DaemonPlan::new(DaemonRecord::new(key(name), 0));
             (daemon.summary.state, daemon.summary.releasable) = (state, state == State::Held);
             daemon
         };

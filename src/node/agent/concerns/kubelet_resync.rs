@@ -272,7 +272,6 @@ mod tests {
     use std::sync::Arc;
 
     use crate::core::knowledge::Knowledge;
-    use crate::core::plan;
     use crate::core::plan::DaemonPlan;
     use crate::core::record::Instance;
     use crate::core::time::at;
@@ -314,7 +313,7 @@ mod tests {
         let mut record = DaemonRecord::new(key(), 0);
         record.instances.push(Instance::new("u", "net-x", 0, "r", at(0)));
         let actions = |actions: Vec<Action>| {
-            let daemon = DaemonPlan { actions, ..plan::empty(record.clone()) };
+            let daemon = DaemonPlan { actions, ..DaemonPlan::new(record.clone()) };
             Plan { daemons: vec![daemon], ..Plan::default() }
         };
         let opens = Action::OpenGate { uid: "u".to_owned(), pod: "net-x".to_owned(), reason: String::new() };

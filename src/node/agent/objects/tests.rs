@@ -2,7 +2,6 @@ use serde_json::json;
 
 use super::*;
 use crate::core::model::ObjectKey;
-use crate::core::plan;
 use crate::core::policy::PodRules;
 use crate::core::record::DaemonRecord;
 use crate::core::time::Timestamp;
@@ -45,7 +44,7 @@ impl NoObjects {
 fn what_the_api_server_refuses_is_noted_at_each_daemon_that_names_it() {
     let object = |name: &str| ObjectRef::new(Kind::ConfigMap, "a", name);
     let naming = |names: &[&str]| {
-        let plan = plan::empty(DaemonRecord::new(ObjectKey::new("a", "d"), 1));
+        let plan = DaemonPlan::new(DaemonRecord::new(ObjectKey::new("a", "d"), 1));
         DaemonPlan { references: names.iter().map(|name| object(name)).collect(), ..plan }
     };
     let mut api = Snapshot::default();

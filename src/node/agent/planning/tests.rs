@@ -6,7 +6,7 @@ use super::super::decide::tests::state;
 use super::*;
 use crate::core::knowledge::Knowledge;
 use crate::core::model::DaemonSet;
-use crate::core::plan;
+use crate::core::plan::DaemonPlan;
 use crate::core::plan::Data;
 use crate::core::plan::Evidence;
 use crate::core::plan::Permission;
@@ -39,7 +39,7 @@ fn who_holds_what_an_instance_needs_is_named_while_the_kubelet_does_not_accept_i
     let template = json!({"spec": {"containers": [{"name": "c", "ports": [{"hostPort": 80}]}]}});
     record.instances[0].daemon_set = Some(Arc::new(DaemonSet { template, ..definition }));
     let notes = |record: DaemonRecord| {
-        let mut plan = Plan { daemons: vec![plan::empty(record)], ..Plan::default() };
+        let mut plan = Plan { daemons: vec![DaemonPlan::new(record)], ..Plan::default() };
         note_lacks(&observation(Some(api.clone())), "n1", &mut plan);
         plan.daemons[0].summary.notes.iter().map(ToString::to_string).collect::<Vec<_>>()
     };

@@ -176,7 +176,6 @@ mod tests {
     use crate::core::identity::Identity;
     use crate::core::model::ObjectKey;
     use crate::core::model::TokenRequest;
-    use crate::core::plan;
     use crate::core::record::DaemonRecord;
     use crate::core::record::Instance;
     use crate::core::render::Refused;
@@ -197,7 +196,7 @@ mod tests {
         };
         let mut record = DaemonRecord::new(ObjectKey::new("a", "net"), 0);
         record.instances.push(Instance::new("u", "net-x", 0, "r", at(0)));
-        let mut daemon = plan::empty(record);
+        let mut daemon = DaemonPlan::new(record);
         daemon.tokens.insert(request(86_400));
         let plan = Plan { daemons: vec![daemon], removals_held: false, ..Plan::default() };
         let reasons = |life: i64, now: i64, node: Option<&str>| -> Vec<String> {
@@ -219,7 +218,7 @@ mod tests {
 
     #[test]
     fn a_revision_that_waits_while_another_runs_is_held() {
-        let mut daemon = plan::empty(DaemonRecord::new(ObjectKey::new("a", "net"), 0));
+        let mut daemon = DaemonPlan::new(DaemonRecord::new(ObjectKey::new("a", "net"), 0));
         (daemon.summary.state, daemon.summary.reason) = (State::Running, "updates are paused".to_owned());
         let of = |daemon: &DaemonPlan| {
             let plan = Plan { daemons: vec![daemon.clone()], removals_held: false, ..Plan::default() };
@@ -241,7 +240,7 @@ mod tests {
 
     #[test]
     fn what_is_to_be_replaced_is_held_though_its_state_was_not_observed() {
-        let mut daemon = plan::empty(DaemonRecord::new(ObjectKey::new("a", "net"), 0));
+        let mut daemon = DaemonPlan::new(DaemonRecord::new(ObjectKey::new("a", "net"), 0));
         daemon.summary.state = State::Unknown;
         let is_held = |daemon: &DaemonPlan| {
             !held(&Plan { daemons: vec![daemon.clone()], removals_held: false, ..Plan::default() }, false).is_empty()

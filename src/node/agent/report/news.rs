@@ -357,7 +357,7 @@ mod tests {
         DaemonPlan {
             actions: ended.map(finish).into_iter().collect(),
             summary: Summary { state, ..Summary::default() },
-            ..crate::core::plan::empty(record)
+            ..DaemonPlan::new(record)
         }
     }
 

@@ -2,7 +2,7 @@ use serde_json::json;
 
 use crate::core::knowledge::Knowledge;
 use crate::core::model::MODE_LABEL;
-use crate::core::plan;
+use crate::core::plan::DaemonPlan;
 use crate::core::record::DaemonRecord;
 use crate::core::time::at;
 use crate::node::agent::decide::tests::object;
@@ -37,7 +37,7 @@ fn pass_of(
     let mut record = DaemonRecord::new(key(), 1);
     record.api_uid = Some("u1".to_owned());
     let records = Records::from([(key(), record.clone())]);
-    let mut daemon = plan::empty(record);
+    let mut daemon = DaemonPlan::new(record);
     daemon.actions.extend(actions.iter().cloned());
     let plan = Plan { daemons: vec![daemon], removals_held: false, ..Plan::default() };
     let known = QuestionInputs { records: &records, definitions, cluster: None, removals_delay: Span::from_secs(30) };

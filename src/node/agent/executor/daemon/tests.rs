@@ -8,7 +8,6 @@ use serde_json::json;
 use crate::core::identity::Identity;
 use crate::core::model::DaemonSet;
 use crate::core::model::Source;
-use crate::core::plan;
 use crate::core::record::EndConfirmation;
 use crate::core::record::Instance;
 use crate::core::record::Phase;
@@ -98,7 +97,7 @@ fn swap(executor: &mut Executor) -> DaemonPlan {
     record.instances.push(Instance::new(NEW, "net-bbbbb", 1, "b", at(1)));
     let (uid, pod, reason) = (OLD.to_owned(), "net-aaaaa".to_owned(), String::new());
     let start = Action::Start { rendering: rendering(NEW, "net-bbbbb"), reason: reason.clone() };
-    DaemonPlan { actions: vec![start, Action::End { uid, pod, reason, successor: None }], ..plan::empty(record) }
+    DaemonPlan { actions: vec![start, Action::End { uid, pod, reason, successor: None }], ..DaemonPlan::new(record) }
 }
 
 fn names(folder: &Path) -> Vec<String> {
@@ -167,7 +166,7 @@ fn without_a_record_that_can_be_put_in_json_there_is_no_manifest() {
     instance.daemon_set = Some(Arc::new(daemon_set));
     record.instances.push(instance);
     let start = Action::Start { rendering: rendering(NEW, "net-bbbbb"), reason: String::new() };
-    let plan = DaemonPlan { actions: vec![start], ..plan::empty(record) };
+    let plan = DaemonPlan { actions: vec![start], ..DaemonPlan::new(record) };
     let decision = decided(&observation(None), &state(&config), &config);
     let mut outcome = EffectOutcome::default();
     let failure = executor.apply(&plan, &decision, &config, &mut outcome).unwrap_err();
@@ -183,7 +182,7 @@ fn a_refresh_that_writes_nothing_is_none() {
     let decision = decided(&observation(None), &state(&config), &config);
     let kept = BTreeSet::new();
     let refresh = Action::Refresh { rendering: rendering(OLD, "net-aaaaa"), volumes: true, manifest: false, kept };
-    let plan = DaemonPlan { actions: vec![refresh], ..plan::empty(DaemonRecord::new(key(), 2)) };
+    let plan = DaemonPlan { actions: vec![refresh], ..DaemonPlan::new(DaemonRecord::new(key(), 2)) };
     let mut refreshes = || {
         let mut outcome = EffectOutcome::default();
         executor.apply(&plan, &decision, &config, &mut outcome).unwrap();

@@ -10,7 +10,6 @@ use crate::core::model::Kind;
 use crate::core::model::NodeView;
 use crate::core::model::ObjectKey;
 use crate::core::model::TokenRequest;
-use crate::core::plan;
 use crate::core::plan::Action;
 use crate::core::record::DaemonRecord;
 use crate::core::record::Instance;
@@ -52,7 +51,7 @@ fn daemon(namespace: &str, name: &str, numbers: std::ops::Range<usize>, runs: bo
         record.instances = state(&config()).records.remove(&key()).unwrap().instances;
     }
     let references: BTreeSet<ObjectRef> = numbers.map(|number| config_map(namespace, number)).collect();
-    DaemonPlan { references, ..plan::empty(record) }
+    DaemonPlan { references, ..DaemonPlan::new(record) }
 }
 
 #[test]

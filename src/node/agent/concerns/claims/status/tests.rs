@@ -166,14 +166,14 @@ fn refused_daemons_are_counted_by_the_rule_that_refuses_them() {
 
 #[test]
 fn while_overlays_are_not_known_those_of_what_runs_are_reported() {
-    let mut unpatched = crate::core::plan::empty(DaemonRecord::new(ObjectKey::new("a", "b"), 0));
+    let mut unpatched = DaemonPlan::new(DaemonRecord::new(ObjectKey::new("a", "b"), 0));
     unpatched.overlays_digest = Some(String::new());
     unpatched.record.instances.push(Instance::new("u", "p", 0, "hash.digest", at(0)));
     assert_eq!(overlays(&unpatched), "", "its DaemonSet names none any more");
     let mut record = DaemonRecord::new(ObjectKey::new("a", "b"), 0);
-    assert_eq!(overlays(&crate::core::plan::empty(record.clone())), "");
+    assert_eq!(overlays(&DaemonPlan::new(record.clone())), "");
     record.instances.push(Instance::new("u", "p", 0, "hash.digest", at(0)));
-    assert_eq!(overlays(&crate::core::plan::empty(record)), "digest");
+    assert_eq!(overlays(&DaemonPlan::new(record)), "digest");
 }
 
 #[test]
