@@ -11,6 +11,7 @@ use serde::Serialize;
 
 use crate::core::metrics;
 use crate::core::model::Mode;
+use crate::core::model::ObjectKey;
 use crate::core::model::Source;
 use crate::core::named::named;
 use crate::core::record::Cause;
@@ -151,7 +152,6 @@ pub struct TokenStatus {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct IdentityStatus {
-    /// The user name.
     pub user: String,
     /// When it expires (RFC 3339).
     pub expires: String,
@@ -192,7 +192,7 @@ pub const NO_API: &str = "none";
 pub const API_NOT_ASKED: &str = "not asked: no agent runs";
 
 /// One daemon on this node.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DaemonStatus {
     pub namespace: String,
@@ -250,6 +250,12 @@ pub struct DaemonStatus {
 }
 
 impl DaemonStatus {
+    /// The status of a DaemonSet of which nothing is here.
+    pub fn bare(key: &ObjectKey, source: Option<Source>, state: State, reason: &str) -> Self {
+        let ObjectKey { namespace, name } = key.clone();
+        Self { namespace, name, source, state, reason: reason.to_owned(), ..Self::default() }
+    }
+
     /// Whether it waits for the daemons that `daemonlet.dev/after` names.
     pub fn waits_for_daemons(&self) -> bool {
         self.waiting_for.iter().any(Missing::is_daemon)
@@ -358,7 +364,6 @@ named! {
         NotAccepted = "not accepted",
         /// Its DaemonSet was deleted, and its pods stay (orphan).
         Orphaned = "orphaned",
-        /// Its state is unknown.
         Unknown = "unknown",
     }
 }

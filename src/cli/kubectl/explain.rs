@@ -176,7 +176,6 @@ pub(super) fn one(cluster: &ClusterOverview, name: &str, key: &ObjectKey, json: 
 
 /// The daemon's status as far as the cluster knows it.
 fn status(key: &ObjectKey, place: Option<&DaemonOnNode>, from_agent: Option<&DaemonReport>) -> DaemonStatus {
-    let state = place.map_or(State::NotSelected, |place| place.state.unwrap_or(State::Unknown));
     let cause = |name: &str| {
         use Cause::*;
         [Image, CrashLoop, Container, Probe, Admission, Sandbox, KubeletNotResponding]
@@ -191,29 +190,20 @@ fn status(key: &ObjectKey, place: Option<&DaemonOnNode>, from_agent: Option<&Dae
             since: String::new(),
         })
     });
-    DaemonStatus {
-        namespace: key.namespace.clone(),
-        name: key.name.clone(),
-        source: Some(Source::Api),
+    let status = DaemonStatus {
         mode: from_agent.and_then(|from_agent| from_agent.mode),
-        revision: place.map(|place| place.revision.clone()).unwrap_or_default(),
-        pod: place.map(|place| place.pod.clone()).unwrap_or_default(),
-        uid: String::new(),
-        state,
-        ready: place.map(|place| place.ready),
-        since: None,
-        reason: place.map(|place| place.reason.clone()).unwrap_or_default(),
         failed,
-        pull: None,
-        replacing: None,
-        waiting_for: Vec::new(),
-        stale_volumes: Vec::new(),
-        waiting_containers: Vec::new(),
-        keeps_workload_away: false,
-        awaits_rollout: false,
-        notes: Vec::new(),
-        hints: Vec::new(),
-        releasable: false,
-        refused_field: None,
+        ..DaemonStatus::bare(key, Some(Source::Api), State::NotSelected, "")
+    };
+    match place {
+        Some(place) => DaemonStatus {
+            revision: place.revision.clone(),
+            pod: place.pod.clone(),
+            state: place.state.unwrap_or(State::Unknown),
+            ready: Some(place.ready),
+            reason: place.reason.clone(),
+            ..status
+        },
+        None => status,
     }
 }

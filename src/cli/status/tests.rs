@@ -1,5 +1,6 @@
 use super::*;
 use crate::core::model::Mode;
+use crate::core::model::ObjectKey;
 use crate::core::model::Source;
 use crate::core::status::AgentStatus;
 use crate::core::status::LeftAloneCause;
@@ -9,29 +10,13 @@ use crate::core::status::PullStatus;
 
 fn daemon(name: &str, state: State) -> DaemonStatus {
     DaemonStatus {
-        namespace: "kube-system".into(),
-        name: name.into(),
-        source: Some(Source::Api),
         mode: Some(Mode::Static),
         revision: "5d8c7".into(),
         pod: format!("{name}-7x2kp"),
         uid: "u".into(),
-        state,
         ready: Some(true),
         since: Some("2026-11-21T09:00:00Z".into()),
-        reason: String::new(),
-        failed: None,
-        pull: None,
-        replacing: None,
-        stale_volumes: Vec::new(),
-        keeps_workload_away: false,
-        awaits_rollout: false,
-        waiting_containers: Vec::new(),
-        waiting_for: Vec::new(),
-        notes: Vec::new(),
-        hints: Vec::new(),
-        releasable: false,
-        refused_field: None,
+        ..DaemonStatus::bare(&ObjectKey::new("kube-system", name), Some(Source::Api), state, "")
     }
 }
 

@@ -5,6 +5,8 @@ use serde_json::json;
 
 use super::*;
 use crate::core::model::Mode;
+use crate::core::model::ObjectKey;
+use crate::core::model::Source;
 use crate::core::ports::HostPort;
 
 mod api_server;
@@ -353,30 +355,10 @@ fn what_this_user_may_not_read_is_not_judged() {
 
 #[test]
 fn what_is_held_is_named_with_what_would_let_it_start() {
+    let key = ObjectKey::new("a", "d");
     let daemon = |state, hints: &[&str]| DaemonStatus {
-        namespace: "a".into(),
-        name: "d".into(),
-        source: Some(crate::core::model::Source::Api),
-        mode: Some(Mode::Static),
-        revision: String::new(),
-        pod: String::new(),
-        uid: String::new(),
-        state,
-        ready: None,
-        since: None,
-        reason: "port 22 (hint: grant it)".into(),
-        failed: None,
-        pull: None,
-        replacing: None,
-        stale_volumes: Vec::new(),
-        keeps_workload_away: false,
-        awaits_rollout: false,
-        waiting_containers: Vec::new(),
-        waiting_for: Vec::new(),
-        notes: Vec::new(),
         hints: hints.iter().map(|hint| (*hint).to_owned()).collect(),
-        releasable: false,
-        refused_field: None,
+        ..DaemonStatus::bare(&key, Some(Source::Api), state, "port 22 (hint: grant it)")
     };
     let found = held(&[daemon(State::Running, &[]), daemon(State::Held, &["release it", "or not"])]);
     assert_eq!(found, [Finding::warn("held daemons", "a/d is held: port 22 (hint: grant it)", "release it; or not")]);

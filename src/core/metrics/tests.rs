@@ -66,29 +66,11 @@ fn samples_are_written_by_family_in_the_order_of_the_table() {
 
 fn daemon(name: &str, state: State, reason: &str) -> DaemonStatus {
     DaemonStatus {
-        namespace: "kube-system".into(),
-        name: name.into(),
-        source: Some(Source::Api),
         mode: Some(Mode::Static),
         revision: "5d8c7".into(),
         pod: if state == State::Running { "p".into() } else { String::new() },
-        uid: String::new(),
-        state,
         ready: Some(true),
-        since: None,
-        reason: reason.into(),
-        failed: None,
-        pull: None,
-        replacing: None,
-        stale_volumes: Vec::new(),
-        keeps_workload_away: false,
-        awaits_rollout: false,
-        waiting_containers: Vec::new(),
-        waiting_for: Vec::new(),
-        notes: Vec::new(),
-        hints: Vec::new(),
-        releasable: false,
-        refused_field: None,
+        ..DaemonStatus::bare(&ObjectKey::new("kube-system", name), Some(Source::Api), state, reason)
     }
 }
 

@@ -2,7 +2,6 @@
 //!
 //! Owns the texts. Changes nothing of the agent's state.
 
-mod bare;
 pub(super) mod changes;
 mod metrics;
 mod news;
@@ -53,7 +52,6 @@ use super::recorder::Recorder;
 use super::state::AgentState;
 use super::state::Purpose;
 
-use bare::bare;
 use changes::changes;
 use changes::held;
 use news::Reported;
@@ -253,11 +251,8 @@ impl ReportInputs<'_> {
 impl ReportInputs<'_> {
     /// The status of a DaemonSet of the API that the configuration does not select.
     fn left_alone_status(&self, key: &ObjectKey, cause: LeftAloneCause) -> DaemonStatus {
-        DaemonStatus {
-            state: State::LeftAlone,
-            hints: vec![self.state.policy.selecting(key, cause)],
-            ..bare(key, Some(Source::Api), cause.as_str())
-        }
+        let hints = vec![self.state.policy.selecting(key, cause)];
+        DaemonStatus { hints, ..DaemonStatus::bare(key, Some(Source::Api), State::LeftAlone, cause.as_str()) }
     }
 }
 

@@ -37,7 +37,6 @@ use crate::node::images::PullProgress;
 
 use super::ReportInputs;
 use super::Reporter;
-use super::bare::bare;
 use super::changes;
 
 impl Reporter {
@@ -171,12 +170,13 @@ impl ReportInputs<'_> {
         let changes = changes.collect::<Vec<_>>().join(", ");
         let stale: String = summary.stale.iter().map(|stale| format!("; {stale}")).collect();
         let unknown = self.unknown_fields(&plan.key, summary.source.as_ref());
+        let state = if there.is_some() { State::Unknown } else { State::Waiting };
+        let reason = format!("agent not running; it would {changes}{stale}");
         DaemonStatus {
             mode: summary.mode,
             revision: there.map_or_else(|| summary.revision.clone(), |instance| instance.revision.clone()),
             pod: there.map(|instance| instance.pod_name.clone()).unwrap_or_default(),
             uid: there.map(|instance| instance.uid.clone()).unwrap_or_default(),
-            state: if there.is_some() { State::Unknown } else { State::Waiting },
             since: there.map(|instance| instance.created.to_string()),
             releasable: summary.releasable,
             hints: summary.hints.clone(),
@@ -187,7 +187,7 @@ impl ReportInputs<'_> {
                 .map(ToString::to_string)
                 .chain(unknown.iter().map(FieldError::with_hint))
                 .collect(),
-            ..bare(&plan.key, summary.source.clone(), &format!("agent not running; it would {changes}{stale}"))
+            ..DaemonStatus::bare(&plan.key, summary.source.clone(), state, &reason)
         }
     }
 
