@@ -24,15 +24,33 @@ pub enum FieldSelection {
     All,
     /// Of a map these fields; what is no map passes.
     Of(&'static [(&'static str, FieldSelection)]),
+    /// Of an object of the API these fields, what kind it is, and, if it is a watch's error, all of that.
+    Object(&'static [(&'static str, FieldSelection)]),
 }
+
+/// The fields of every object, and of a `Status`.
+static STATUS_FIELDS: [(&str, FieldSelection); 7] = [
+    ("kind", FieldSelection::All),
+    ("apiVersion", FieldSelection::All),
+    ("status", FieldSelection::All),
+    ("message", FieldSelection::All),
+    ("reason", FieldSelection::All),
+    ("code", FieldSelection::All),
+    ("details", FieldSelection::All),
+];
 
 impl FieldSelection {
     fn get(&'static self, key: &[u8]) -> Option<&'static FieldSelection> {
         match self {
             Self::All => Some(&Self::All),
-            Self::Of(fields) => fields.iter().find(|(name, _)| name.as_bytes() == key).map(|(_, fields)| fields),
+            Self::Of(fields) => find(fields, key),
+            Self::Object(fields) => find(fields, key).or_else(|| find(&STATUS_FIELDS, key)),
         }
     }
+}
+
+fn find(fields: &'static [(&'static str, FieldSelection)], key: &[u8]) -> Option<&'static FieldSelection> {
+    fields.iter().find(|(name, _)| name.as_bytes() == key).map(|(_, fields)| fields)
 }
 
 /// Whether only the identity of an object was read, because it is too large.

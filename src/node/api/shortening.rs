@@ -12,6 +12,7 @@ use http::header::ACCEPT;
 use crate::core::field_filter::FieldFilter;
 use crate::core::field_filter::FieldSelection;
 use crate::core::field_filter::FieldSelection::All;
+use crate::core::field_filter::FieldSelection::Object;
 use crate::core::field_filter::FieldSelection::Of;
 use crate::core::field_filter::ResponseShape;
 use crate::core::model::GENERATION_LABEL;
@@ -57,10 +58,8 @@ const STATUS: FieldSelection = Of(&[
     ("containerStatuses", CONTAINER_STATUS),
 ]);
 
-/// What is read of a node's pods; of a watch's error all but what a pod has.
-static POD: FieldSelection = Of(&[
-    ("kind", All),
-    ("apiVersion", All),
+/// What is read of a node's pods.
+static POD: FieldSelection = Object(&[
     ("metadata", METADATA),
     (
         "spec",
@@ -73,10 +72,6 @@ static POD: FieldSelection = Of(&[
         ]),
     ),
     ("status", STATUS),
-    ("message", All),
-    ("reason", All),
-    ("code", All),
-    ("details", All),
 ]);
 
 /// What is read of the kubelet's own list of its pods.
@@ -89,9 +84,7 @@ pub(in crate::node) static KUBELET_POD: FieldSelection = Of(&[
 ]);
 
 /// What is read of pods that wait for a node: whose each is, for which node, and why it waits.
-static PENDING_POD: FieldSelection = Of(&[
-    ("kind", All),
-    ("apiVersion", All),
+static PENDING_POD: FieldSelection = Object(&[
     (
         "metadata",
         Of(&[
@@ -106,33 +99,20 @@ static PENDING_POD: FieldSelection = Of(&[
     ),
     ("spec", Of(&[("affinity", Of(&[("nodeAffinity", Of(&[(REQUIRED, Of(&[("nodeSelectorTerms", OF_TERM)]))]))]))])),
     ("status", Of(&[("conditions", Of(&[("type", All), ("status", All), ("reason", All), ("message", All)]))])),
-    ("message", All),
-    ("reason", All),
-    ("code", All),
-    ("details", All),
 ]);
 const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
 const OF_TERM: FieldSelection = Of(&[("matchFields", All)]);
 /// So many bytes and values of one such pod are read: a page of them is read for each of several daemons at a time.
 const OF_PENDING_POD: (usize, usize) = (16 << 10, 1024);
 
-static SERVICE_ACCOUNT: FieldSelection = Of(&[
-    ("kind", All),
-    ("apiVersion", All),
+static SERVICE_ACCOUNT: FieldSelection = Object(&[
     ("metadata", METADATA),
     ("automountServiceAccountToken", All),
     ("imagePullSecrets", Of(&[("name", All)])),
-    ("status", All),
-    ("message", All),
-    ("reason", All),
-    ("code", All),
-    ("details", All),
 ]);
 
 /// What is read of events: anybody may have written them.
-static EVENT: FieldSelection = Of(&[
-    ("kind", All),
-    ("apiVersion", All),
+static EVENT: FieldSelection = Object(&[
     ("metadata", Of(&[("name", All), ("namespace", All), ("resourceVersion", All), ("creationTimestamp", All)])),
     ("type", All),
     ("source", Of(&[("host", All)])),
@@ -140,19 +120,12 @@ static EVENT: FieldSelection = Of(&[
     ("lastTimestamp", All),
     ("eventTime", All),
     ("series", Of(&[("lastObservedTime", All)])),
-    ("status", All),
-    ("message", All),
-    ("reason", All),
-    ("code", All),
-    ("details", All),
 ]);
 /// So many bytes and values of one event are read: the kubelet's message has a KiB.
 const OF_EVENT: (usize, usize) = (8 << 10, 64);
 
 /// What is read of each DaemonSet in a list of all, if the request does not name those that matter.
-static DAEMON_SET: FieldSelection = Of(&[
-    ("kind", All),
-    ("apiVersion", All),
+static DAEMON_SET: FieldSelection = Object(&[
     (
         "metadata",
         Of(&[
@@ -173,27 +146,18 @@ static DAEMON_SET: FieldSelection = Of(&[
 ]);
 
 /// What is read of all ControllerRevisions: whose each is. Those that matter are read whole by themselves.
-static REVISION: FieldSelection = Of(&[
-    ("kind", All),
-    ("apiVersion", All),
-    (
-        "metadata",
-        Of(&[
-            ("name", All),
-            ("namespace", All),
-            ("uid", All),
-            ("resourceVersion", All),
-            ("ownerReferences", All),
-            ("annotations", Of(&[(INITIAL_EVENTS_END, All)])),
-            ("labels", All),
-        ]),
-    ),
-    ("status", All),
-    ("message", All),
-    ("reason", All),
-    ("code", All),
-    ("details", All),
-]);
+static REVISION: FieldSelection = Object(&[(
+    "metadata",
+    Of(&[
+        ("name", All),
+        ("namespace", All),
+        ("uid", All),
+        ("resourceVersion", All),
+        ("ownerReferences", All),
+        ("annotations", Of(&[(INITIAL_EVENTS_END, All)])),
+        ("labels", All),
+    ]),
+)]);
 /// So many bytes and values of one ControllerRevision are read: a page has hundreds, and a tenant may write them.
 const OF_REVISION: (usize, usize) = (8 << 10, 256);
 

@@ -71,7 +71,14 @@ fn of_a_pod_that_is_too_large_it_is_known_that_it_exists() {
 fn an_error_of_a_watch_is_read_whole() {
     let status = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "message": "m",
         "reason": "Expired", "code": 410, "details": {"a": [1]}});
-    for path in ["/api/v1/pods", "/api/v1/namespaces/a/pods", "/api/v1/namespaces/a/serviceaccounts"] {
+    for path in [
+        "/api/v1/pods",
+        "/api/v1/namespaces/a/pods",
+        "/api/v1/namespaces/a/serviceaccounts",
+        "/api/v1/events",
+        "/apis/apps/v1/controllerrevisions",
+        "/apis/apps/v1/daemonsets",
+    ] {
         assert_eq!(read(path, &status), status, "{path}");
     }
 }
