@@ -97,10 +97,7 @@ pub enum KnownList {
     /// What applied when its ConfigMap was last known and could be used; why not now.
     Last(String),
     /// No ConfigMap is known, and nothing has run with one; `unconfirmed`: no source has confirmed that it does not exist.
-    Missing {
-        #[serde(rename = "unheard")]
-        unconfirmed: bool,
-    },
+    Missing { unconfirmed: bool },
     /// It cannot be used: the fields.
     Refused(Vec<FieldError>),
 }

@@ -136,7 +136,7 @@ pub struct DaemonRecord {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub known_release: Option<KnownRelease>,
     /// Since when a first instance waits only for objects that no source has shown.
-    #[serde(default, rename = "unheardSince", skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unconfirmed_since: Option<Timestamp>,
     /// What has happened to it since the node booted.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -32,7 +32,7 @@ use super::node::STATE;
 const NAMES: [&str; 3] = ["n1", "n2", "n3"];
 /// Fields that older versions of the agent did not write.
 const LATER: [&str; 9] =
-    ["thisBoot", "accepted", "unheardSince", "previous", "answer", "reached", "boot", "rollbackData", "nodeName"];
+    ["thisBoot", "accepted", "unconfirmedSince", "previous", "answer", "reached", "boot", "rollbackData", "nodeName"];
 
 impl Node {
     pub(crate) fn rename(&mut self, renaming: Renaming, reach: Reach) {

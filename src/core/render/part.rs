@@ -37,7 +37,6 @@ pub struct HeldPart {
     pub missing: Vec<Missing>,
     pub refused: Vec<FieldError>,
     /// Whether no source has confirmed that the missing objects do not exist.
-    #[serde(rename = "unheard")]
     pub unconfirmed: bool,
     /// Whether all that is missing is optional, and may not exist.
     #[serde(skip_serializing_if = "std::ops::Not::not")]

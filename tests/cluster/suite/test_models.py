@@ -86,7 +86,7 @@ class Models(unittest.TestCase):
         needy = next(one for one in both if one[1] == "needy")
         self.assertEqual(self.cri.execute(needy[2], "sh", "-c", "echo $PASSWORD").strip(), "x")
 
-    def test_b_a_runtime_beside_the_kubelets_is_no_witness(self):
+    def test_b_a_runtime_beside_the_kubelets_is_no_pod_status_source(self):
         home = scratch() / "another"
         (home / "manifests").mkdir(parents=True)
         (home / "kubelet").mkdir()
@@ -102,7 +102,7 @@ class Models(unittest.TestCase):
             most.append(len(pods))
             return len(pods) == 1 and pods != {first[0]}
         self.change("beside", {"metadata": {"annotations": {"round": "two"}}})
-        self.until(made, replaced, 45, "the mirror pod is the witness")
+        self.until(made, replaced, 45, "the mirror pod is the source of its status")
         self.assertLessEqual(max(most), 1, "two instances ran at once")
         second = self.wait_running(made, "beside")
         # The kubelet keeps a pod's container while its end could not be observed.

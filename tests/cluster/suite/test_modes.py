@@ -30,7 +30,7 @@ RUNS = r" running +yes +\S+Z *$"
 DONE = r" 1/1 +1/1 +1 running$"
 
 
-class Witness:
+class ContainerWatch:
     """Which containers of a daemon run, from instant to instant."""
 
     def __init__(self, cri, prefix):
@@ -79,7 +79,7 @@ class Modes(Story):
         cls.plugin = scratch() / "plugin" / "kubectl-daemonlet"
         cls.plugin.parent.mkdir()
         cls.plugin.symlink_to(binary())
-        cls.witness = cls.enterClassContext(Witness(cls.cri, "net-"))
+        cls.watch = cls.enterClassContext(ContainerWatch(cls.cri, "net-"))
 
     def setUp(self):
         self.began = time.monotonic()
@@ -119,8 +119,8 @@ class Modes(Story):
 
     def without_a_gap(self):
         """That one ran at every look since the test began, and that there was one."""
-        until(lambda: self.witness.seen[-1][0] >= self.began, 5, "somebody looks")
-        self.assertGreaterEqual(self.witness.least(self.began), 1, "the daemon was away")
+        until(lambda: self.watch.seen[-1][0] >= self.began, 5, "somebody looks")
+        self.assertGreaterEqual(self.watch.least(self.began), 1, "the daemon was away")
 
     def test_1_static(self):
         self.admin.create("configmaps", {"metadata": {"name": "settings", "namespace": NAMESPACE}, "data": {"key": "value"}})
@@ -147,7 +147,7 @@ class Modes(Story):
         self.told("the controller's pod has taken over", status="standing by", plugged=r" 0/0 +0/0 +1 standing by$")
         until(lambda: [ours for _, ours in self.pods()] == [False], SOON, "the controller's pod alone is in the API")
         until(lambda: len(self.cri.of("net-")) == 1, SOON, "one runs")
-        both, none = (self.witness.longest(count, self.began) for count in (lambda count: count > 1, lambda count: count == 0))
+        both, none = (self.watch.longest(count, self.began) for count in (lambda count: count > 1, lambda count: count == 0))
         print(f"          both ran together for {both:.1f} s, none for {none:.1f} s")
         self.assertLess(both, OVERLAP)
         self.assertLess(none, GAP)

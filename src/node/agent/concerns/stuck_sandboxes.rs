@@ -34,7 +34,6 @@ pub(in super::super) struct StuckSandboxes {
     /// Sandboxes that are being stopped.
     stopping: BTreeSet<String>,
     /// When the API server was last known to answer.
-    #[serde(rename = "api_heard")]
     api_last_answer: Option<Timestamp>,
     api_answered: bool,
 }

@@ -177,7 +177,7 @@ fn while_the_api_server_does_not_answer_the_sandboxes_of_the_runtime_tell_what_e
 }
 
 #[test]
-fn a_runtime_that_was_merely_found_is_no_witness_before_it_has_listed_a_pod_of_ours() {
+fn a_runtime_that_was_merely_found_is_no_pod_status_source_before_it_has_listed_a_pod_of_ours() {
     let records = records();
     let record = &records[&bench::key()];
     let mut observation = seen(LATE, "0", 0);

@@ -22,7 +22,6 @@ pub(super) struct Terms {
     /// Each with the time at which it is read again; `None`: another process holds it for good.
     withheld: Vec<(LeaseTerm, Option<Timestamp>)>,
     /// Whether it is reported that one cannot be read.
-    #[serde(rename = "is_told")]
     is_reported: bool,
 }
 

@@ -10,20 +10,20 @@ from kit.kubelet import Node
 from kit.wait import until
 
 NAMESPACE = "kube-system"
-# Without the kubelet's word the whole grace period would be waited out.
+# Without the kubelet's answer the agent would wait for the whole grace period.
 GRACE = 60
 
 
-class Witness(unittest.TestCase):
+class PodStatusSource(unittest.TestCase):
     """One kubelet, and an agent that may ask it and no other component."""
 
-    def test_a_replacement_waits_for_the_kubelets_word_and_no_longer(self):
+    def test_a_replacement_waits_for_the_kubelets_answer_and_no_longer(self):
         cluster = self.enterContext(ControlPlane())
         cluster.start_controllers()
         cluster.wait_namespace(NAMESPACE)
         agent.grant(cluster)
         cluster.admin.apply(
-            {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": {"name": "witness"},
+            {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": {"name": "pod-status-source"},
              "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "system:kubelet-api-admin"},
              "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": agent.GROUP}]})
         node = self.enterContext(Node(cluster))
