@@ -52,8 +52,7 @@ pub struct Manifest {
     /// Volumes that the agent has data to write for: they are the node's, and no container may write to them.
     #[serde(default)]
     pub data_volumes: Vec<String>,
-    /// Whether its containers may wait at a gate (`daemonlet.dev/after`). Older recordings do not say.
-    #[serde(default = "may_be")]
+    /// Whether its containers may wait at a gate (`daemonlet.dev/after`).
     pub has_gate: bool,
     /// Why the file no longer says that it is ours, if it was overwritten in place. The other fields except the hash
     /// are the previous ones.
@@ -315,10 +314,6 @@ fn manifest(file: &str, pod: &Value, bytes: &[u8]) -> ScannedManifest {
         has_gate: pod.list_at(["spec", "volumes"]).iter().any(|volume| volume.str_at("name") == GATE),
         damage: None,
     }))
-}
-
-fn may_be() -> bool {
-    true
 }
 
 /// The volumes that start empty and that no container may write to: their data comes from the agent. A gate is no data.

@@ -84,9 +84,7 @@ fn operations(of: &Precondition, live: &Status, wanted: &Status) -> Option<Vec<P
     operations.extend(changed.map(|(path, now, _)| replace(path, json!(now))));
 
     if *refused != live.refused {
-        // An agent of an earlier version has written none.
-        let path = pointer("/status/refused");
-        operations.push(PatchOperation::Add(AddOperation { path, value: json!(refused) }));
+        operations.push(replace("/status/refused", json!(refused)));
     }
 
     let mut left: Vec<&DaemonReport> = live.daemons.iter().collect();

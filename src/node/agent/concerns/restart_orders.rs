@@ -56,8 +56,8 @@ pub(in super::super) fn note_mirrors(observation: &Observation, records: &mut Re
         for record in records.values_mut() {
             // Whoever may create a pod may set the annotation: only the name identifies the mirror pod.
             let is_its_mirror = |instance: &Instance| {
-                let mirror = || evidence::mirror_key(&record.key.namespace, &instance.pod_name, node);
-                instance.uid == sighting.static_uid && sighting.pod.as_ref().is_none_or(|pod| *pod == mirror())
+                instance.uid == sighting.static_uid
+                    && sighting.pod == evidence::mirror_key(&record.key.namespace, &instance.pod_name, node)
             };
             if record.instances.iter().any(is_its_mirror) {
                 let (uid, mirror_uid, node_uid) =

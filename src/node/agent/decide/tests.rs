@@ -219,7 +219,7 @@ fn of_pods_that_carry_the_annotation_of_a_mirror_pod_the_one_of_its_name_counts(
         let mut observation = observation(Some(Snapshot::default()));
         let (static_uid, seen) = (instance.uid.clone(), NotedEvent::Gone { set_back: false });
         let node_uid = Some("n".to_owned());
-        let sighting = Sighting { static_uid, mirror_uid: "m".to_owned(), pod: Some(pod.clone()), node_uid, seen };
+        let sighting = Sighting { static_uid, mirror_uid: "m".to_owned(), pod: pod.clone(), node_uid, seen };
         observation.api.as_mut().unwrap().sightings.push(sighting);
         let decision = decided(&observation, &state, &config);
         decision.state.records[&key()].instances[0].noted.is_some()

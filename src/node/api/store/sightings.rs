@@ -19,9 +19,7 @@ pub struct Sighting {
     pub static_uid: String,
     /// Its own UID.
     pub mirror_uid: String,
-    /// Its namespace and name; recordings of older versions lack them.
-    #[serde(default)]
-    pub pod: Option<ObjectKey>,
+    pub pod: ObjectKey,
     /// The UID of the Node that owns it; `None`: another object does.
     #[serde(default)]
     pub node_uid: Option<String>,
@@ -65,10 +63,10 @@ impl Sightings {
         if self.0.len() >= MOST {
             self.0.remove(0);
         }
-        let key = ObjectKey::new(pod.str_at(["metadata", "namespace"]), pod.str_at(["metadata", "name"]));
+        let pod_key = ObjectKey::new(pod.str_at(["metadata", "namespace"]), pod.str_at(["metadata", "name"]));
         let (static_uid, mirror_uid) = (hash.to_owned(), uid.to_owned());
         let node_uid = node_owner(pod).map(str::to_owned);
-        self.0.push(Sighting { static_uid, mirror_uid, pod: Some(key), node_uid, seen });
+        self.0.push(Sighting { static_uid, mirror_uid, pod: pod_key, node_uid, seen });
     }
 }
 
