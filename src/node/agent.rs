@@ -189,7 +189,7 @@ impl Agent {
         self.connect();
         self.drive(Until::NothingPending(bound), &mut Callers::default(), None).await;
         self.save_inputs();
-        Ok(self.status())
+        Ok(self.reporter.status(&self.view()))
     }
 
     /// Passes until `until`: the one loop of the agent.
@@ -259,9 +259,12 @@ impl Agent {
         began.elapsed()
     }
 
-    /// What a pass knows: its one wait.
+    /// What a pass knows: its one wait. What is worked on for the first time is marked before it is.
     async fn observe(&mut self) -> Observation {
-        self.inputs.collect(&self.state, &self.config, &mut self.executor, &mut self.requests).await
+        let inputs = self.inputs.collect(&self.state, &self.config, &mut self.executor, &mut self.requests);
+        let (observation, begins) = inputs.await;
+        self.executor.mark(&begins);
+        observation
     }
 
     /// Executes a decision, keeps what came of it, sends its requests and reports.
@@ -270,7 +273,8 @@ impl Agent {
         let mut outcome = self.executor.execute(&decision, &observation, &self.config, self.reporter.watchdog());
         Arc::make_mut(&mut decision.plan).shrink();
         let recorded = self.reporter.recorder.news(&observation, &decision, &outcome, &self.last.plan);
-        self.inputs.end_work(&mut self.executor, &mut self.render_cache, &self.state);
+        self.executor.unmark();
+        self.inputs.end_work(&mut self.render_cache, &self.state);
         self.requests.send(std::mem::take(&mut decision.requests), observation.now);
         // A state folder that cannot be used or written is tried again, as what failed is.
         let has_failed = !outcome.failures.is_empty() || !outcome.problems.is_empty() || self.executor.state.is_none();
@@ -362,13 +366,8 @@ impl Agent {
         Teardown { node, found, left, on_node, problems, is_unread }
     }
 
-    /// What there is to report of.
     fn view(&self) -> ReportInputs<'_> {
         ReportInputs { config: &self.config, state: &self.state, last: &self.last, api: self.inputs.api() }
-    }
-
-    fn status(&self) -> StatusReport {
-        self.reporter.status(&self.view())
     }
 
     /// One line for systemd.

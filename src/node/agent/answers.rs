@@ -88,7 +88,7 @@ impl Agent {
     /// The answer to a request on the socket.
     pub(super) async fn answer(&mut self, request: &SocketOperation) -> Value {
         match request {
-            SocketOperation::Status => to_json(&self.status()),
+            SocketOperation::Status => to_json(&self.reporter.status(&self.view())),
             SocketOperation::Plan => self.answer_plan().await,
             SocketOperation::Explain { namespace, name } => {
                 to_json(&self.view().explain(&ObjectKey::new(namespace, name)))

@@ -114,8 +114,9 @@ impl Executor {
     /// 9. the floor, then the records that it covers;
     /// 10. the remembered inputs, where some time has passed since they changed.
     ///
-    /// Three writes happen outside this order: while inputs are collected, a test of the disk and the mark that an agent runs;
-    /// when the agent ends, the removal of the mark and of sealed data.
+    /// Writes outside this order: at the start, what is set aside because it killed an agent; while inputs are collected, the
+    /// manifest folder itself and a test of the disk; around each pass, the mark of definitions that are worked on for the
+    /// first time; when the agent ends, the remembered inputs and the removal of sealed data and of the socket.
     pub(super) fn execute(
         &mut self,
         decision: &Decision,

@@ -24,6 +24,7 @@ use crate::clock;
 use crate::config::Config;
 use crate::core::model::ObjectKey;
 use crate::core::record::DaemonRecord;
+use crate::core::set_aside::DefinitionVersion;
 use crate::core::set_aside::SuspectTurn;
 use crate::core::time::Timestamp;
 use crate::node::api::Api;
@@ -191,14 +192,15 @@ impl Inputs {
         self.folders.forget_vanished(daemons);
     }
 
-    /// Everything that a pass of an agent in `state` knows. The disk is read through `executor`, which writes it.
+    /// Everything that a pass of an agent in `state` knows, and the versions that are to be marked before it works on them.
+    /// The disk is read through `executor`, which writes it.
     pub(super) async fn collect(
         &mut self,
         state: &AgentState,
         config: &Config,
         executor: &mut Executor,
         requests: &mut Requests,
-    ) -> Observation {
+    ) -> (Observation, Vec<DefinitionVersion>) {
         let asked = clock::now();
         let asks_runtime = self.asks_runtime(state, config, asked);
         // The only wait: nothing that follows is older than what it gives.
@@ -260,15 +262,11 @@ impl Inputs {
             problems,
         };
         let begins = self.costs.begin(&mut observation, state);
-        if state.purpose == Purpose::Work {
-            executor.mark(&begins);
-        }
-        observation
+        (observation, if state.purpose == Purpose::Work { begins } else { Vec::new() })
     }
 
     /// The work of a pass is done: what it cost is part of the next Observation, which then is made at once.
-    pub(super) fn end_work(&mut self, executor: &mut Executor, cache: &mut RenderCache, state: &AgentState) {
-        executor.unmark();
+    pub(super) fn end_work(&mut self, cache: &mut RenderCache, state: &AgentState) {
         cache.shrink();
         if self.costs.end(cache, state) {
             self.wake.notify_one();
