@@ -54,7 +54,6 @@ pub enum LogTarget {
     /// The journal where stderr is connected to it, else stderr.
     #[default]
     Auto,
-    /// The journal.
     Journal,
     /// Standard error.
     Stderr,

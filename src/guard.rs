@@ -117,7 +117,6 @@ pub async fn run(config: &Config, notifier: &Notifier) -> Result<(), GuardError>
     Ok(())
 }
 
-/// An event for the guard.
 enum Event {
     Addresses(Endpoint, BTreeSet<SocketAddr>),
     ProbeResult(AddressProbe, ProbeResult),

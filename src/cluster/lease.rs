@@ -45,7 +45,6 @@ enum Attempt {
 /// That the Lease is held.
 #[derive(Clone, Debug)]
 pub(super) struct Held {
-    /// The term in which it is held.
     pub(super) term: LeaseTerm,
     /// When it was renewed at the latest.
     renewed: Instant,

@@ -41,7 +41,6 @@ const AGAIN: Duration = Duration::from_secs(2);
 /// But never after more than this: while one kind cannot be read, nothing is rolled out.
 const LONGEST: Duration = Duration::from_secs(8);
 
-/// The resource of a kind.
 pub(super) fn resource(kind: WatchedKind) -> ApiResource {
     let (group, version, name) = match kind {
         WatchedKind::Nodes => ("", "v1", "Node"),

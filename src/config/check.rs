@@ -37,7 +37,6 @@ pub(crate) fn namespace(text: &str) -> Result<String, String> {
     checked(text, text == "*" || dns::label(text).is_none(), "is no namespace")
 }
 
-/// One namespace.
 pub(super) fn granted_namespace(text: &str) -> Result<String, String> {
     checked(text, dns::label(text).is_none(), "is no namespace")
 }

@@ -10,7 +10,6 @@ pub trait Host {
     /// # Errors
     /// The system's.
     fn host_name(&self) -> io::Result<String>;
-    /// Whether `path` exists.
     fn exists(&self, path: &Path) -> bool;
     /// Whether `path` may exist: true unless it certainly does not. A link that leads nowhere exists.
     fn may_exist(&self, path: &Path) -> bool;

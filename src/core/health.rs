@@ -31,7 +31,6 @@ pub struct PodFact {
 
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct SandboxFact {
-    /// Whether it is ready.
     pub ready: bool,
     pub made: Timestamp,
 }

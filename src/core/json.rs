@@ -24,7 +24,6 @@ impl<const N: usize> Path for [&str; N] {
 
 /// Values below a value or an object. Unlike `Value::pointer`, this makes no strings on its way.
 pub trait Json {
-    /// The value at `path`.
     fn at(&self, path: impl Path) -> Option<&Value>;
 
     /// The text at `path`; `""` counts as absent, as it does for Go's zero values.

@@ -114,7 +114,6 @@ pub struct Selector {
 }
 
 impl Selector {
-    /// A selector of `requirements`.
     pub fn new(requirements: Vec<Requirement>) -> Self {
         Self { requirements }
     }

@@ -36,7 +36,6 @@ named! {
     }
 }
 
-/// One metric.
 #[derive(Clone, Copy, Debug)]
 pub struct Metric {
     pub id: Id,
@@ -173,7 +172,6 @@ metrics! {
     ProcessFds: Gauge = ("process_open_fds", "files", &[]);
 }
 
-/// The metric `id`.
 pub fn of(id: Id) -> &'static Metric {
     // A test holds that each has its entry.
     METRICS.iter().find(|metric| metric.id == id).unwrap_or(&METRICS[0])

@@ -11,7 +11,6 @@ use std::path::PathBuf;
 use serde::Deserialize;
 use serde::Serialize;
 
-/// One mount.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Mount<'t> {
     id: &'t str,

@@ -41,7 +41,6 @@ pub struct Survey {
     pub node: ObjectState,
     /// Whether the Node reports that it is shutting down.
     pub shutting_down: bool,
-    /// Whether the Node is Ready.
     pub node_ready: bool,
     pub namespace: ObjectState,
     /// Whether the mirror pod is (still) in a terminal phase.

@@ -61,7 +61,6 @@ pub struct Judgement {
 pub struct NodeNameCheck {
     /// What the template names.
     pub wanted: String,
-    /// Whether it is this node.
     pub matches: bool,
 }
 

@@ -169,7 +169,6 @@ impl Policy {
         if over.is_empty() { self.rules.violations(daemon_set) } else { over }
     }
 
-    /// The rules for pods.
     pub fn rules(&self) -> &PodRules {
         &self.rules
     }

@@ -165,7 +165,6 @@ pub struct ReleaseReport {
     pub refused: Vec<ReleasedDaemon>,
 }
 
-/// One daemon of a release.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ReleasedDaemon {

@@ -31,7 +31,6 @@ pub struct DefinitionVersion {
 }
 
 impl DefinitionVersion {
-    /// The version that `daemon_set` is.
     pub fn of(daemon_set: &DaemonSet) -> Self {
         struct Bytes(Sha256);
         impl std::io::Write for Bytes {
@@ -173,7 +172,6 @@ impl SetAside {
         !self.suspects.is_empty()
     }
 
-    /// Whether this version is a suspect.
     pub fn suspects(&self, version: &DefinitionVersion) -> bool {
         self.suspects.contains(version)
     }

@@ -89,12 +89,10 @@ impl Span {
         Self(millis)
     }
 
-    /// From seconds.
     pub const fn from_secs(seconds: i64) -> Self {
         Self(seconds.saturating_mul(1_000))
     }
 
-    /// From minutes.
     pub const fn from_mins(minutes: i64) -> Self {
         Self::from_secs(minutes.saturating_mul(60))
     }

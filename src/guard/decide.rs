@@ -25,7 +25,6 @@ const BREATH: Duration = Duration::from_secs(10);
 const QUICK: Duration = Duration::from_millis(200);
 const SLOW: Duration = Duration::from_secs(1);
 
-/// The result of one probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ProbeResult {
     /// A TLS handshake was completed, however late.

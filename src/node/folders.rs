@@ -91,7 +91,6 @@ pub struct Mask {
     pub mounted: Option<FolderIdentity>,
 }
 
-/// One folder.
 #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct ScannedFolder {
     pub path: PathBuf,

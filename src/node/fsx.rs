@@ -85,7 +85,6 @@ pub enum Doing {
     Open,
     /// Making a file, folder or link.
     Create,
-    /// Reading.
     Read,
     /// Writing.
     Write,

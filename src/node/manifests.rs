@@ -183,7 +183,6 @@ impl ManifestDir {
         staged.and(gone).map(drop).map_err(|source| ManifestError::Write { path, source })
     }
 
-    /// Whether the manifest `name` is prepared.
     pub fn has_prepared(&self, name: &str) -> bool {
         self.prepared.contains_key(name)
     }

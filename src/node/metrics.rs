@@ -95,7 +95,6 @@ impl MetricsRecorder {
         f(&mut self.inner.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Records a pass.
     pub fn record(&self, pass: Pass) {
         self.with(|recorded| {
             let [starts, ends, refreshes, failures] = pass.changes;

@@ -154,7 +154,6 @@ pub(super) async fn patch(client: &kube::Client, path: &str, patch: &Value) -> R
     send(client, request, patch.to_string().into_bytes()).await
 }
 
-/// Sends a request with this body.
 pub(super) async fn send(client: &kube::Client, request: Builder, body: Vec<u8>) -> Result<Value, api::ApiFailure> {
     let request = request.body(body);
     let request = request.map_err(|error| api::ApiFailure::new(FailureKind::Protocol, error.to_string()))?;

@@ -106,7 +106,6 @@ pub(in crate::cli) fn exit(entries: &[RenderEntry], strict: bool) -> Exit {
     entries.iter().map(of).max().unwrap_or(Exit::Success)
 }
 
-/// The manifests.
 pub(super) fn manifests(entries: &[RenderEntry]) -> Vec<String> {
     let texts = entries.iter().filter_map(|entry| match entry {
         RenderEntry::Rendered { rendered, .. } => Some(rendered.text.clone()),

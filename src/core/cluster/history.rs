@@ -131,7 +131,6 @@ impl RevisionFact {
     }
 }
 
-/// One write.
 #[derive(Clone, Debug, PartialEq)]
 pub enum RevisionWrite {
     /// Create the revision of the current template.

@@ -85,11 +85,8 @@ impl Approval {
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct LeaseTerm {
-    /// The Lease's namespace.
     pub namespace: String,
-    /// The Lease's name.
     pub name: String,
-    /// The Lease's UID.
     pub uid: String,
     /// Its `leaseTransitions`.
     pub transitions: i64,
@@ -187,7 +184,6 @@ fn known_items<'de, D: Deserializer<'de>, T: DeserializeOwned>(reader: D) -> Res
     Ok(items.into_iter().filter_map(|item| T::deserialize(item).ok()).collect())
 }
 
-/// One instance.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct InstanceReport {
@@ -203,7 +199,6 @@ pub struct InstanceReport {
     /// Since when it is ready (RFC 3339), if it is.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ready_since: Option<String>,
-    /// Whether it ends.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub ending: bool,
 }
@@ -257,7 +252,6 @@ impl Status {
         self.daemons.iter().filter(of_it).any(|d| d.claim() == Some(&*pair))
     }
 
-    /// The report of one daemon.
     pub fn daemon(&self, namespace: &str, name: &str, uid: &str) -> Option<&DaemonReport> {
         self.daemons.iter().find(|d| d.namespace == namespace && d.name == name && (d.uid.is_empty() || d.uid == uid))
     }

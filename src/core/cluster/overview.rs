@@ -62,7 +62,6 @@ const MOST_KEPT: usize = 256 << 10;
 pub struct OverviewNode {
     /// As placement sees it.
     pub view: NodeView,
-    /// Whether it is Ready.
     pub ready: bool,
     /// What its agent says, daemons in the order of their names; none: it has no agent.
     pub report: Option<Status>,
@@ -127,7 +126,6 @@ pub struct Rollout {
     pub in_api: bool,
     /// The wanted revision; empty if only folders say so, each for its node.
     pub revision: String,
-    /// Whether its rollout is paused.
     pub paused: bool,
     /// Why its rollout stands still, as the coordinator says; empty: it does not.
     pub held: String,

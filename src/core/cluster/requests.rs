@@ -104,7 +104,6 @@ pub enum Call {
     /// The approval of a certificate request as it was judged, once a GET has shown that the Node is there and is not
     /// being deleted: its name, the node, and the request with the approval.
     Approve(String, String, Value),
-    /// A GET of a pod.
     GetPod(ObjectKey),
     /// The agents' Leases, from the API server's cache.
     ListLeases,

@@ -91,7 +91,6 @@ pub struct InstanceFact {
     pub ready_since: Option<Timestamp>,
     /// When it was made.
     pub created: Timestamp,
-    /// Whether it ends.
     pub ending: bool,
 }
 

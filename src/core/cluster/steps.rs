@@ -25,7 +25,6 @@ const BYTES: usize = 4 << 10;
 /// Characters that are shown of a void promotion.
 const SHOWN: usize = 32;
 
-/// One step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RolloutStep {
     /// How many nodes have the revision at its end; of a percentage rounded up, and at least one.

@@ -35,7 +35,6 @@ pub enum ProbeWrite {
     Patch,
 }
 
-/// The result of a probe.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PolicyProbeResult {
     /// Nothing refuses it.

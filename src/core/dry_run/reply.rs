@@ -12,7 +12,6 @@ use crate::core::upstream::api_server::Objection;
 
 use super::fold;
 
-/// The reply.
 #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 pub enum DryRunReply {
     /// The pod, as it would have been created.

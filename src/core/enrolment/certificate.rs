@@ -26,7 +26,6 @@ pub enum CertificateError {
     },
 }
 
-/// The first certificate of `pem`.
 fn first(pem: &str) -> Result<x509_cert::Certificate, CertificateError> {
     const END: &str = "-----END CERTIFICATE-----";
     let begin = pem.find("-----BEGIN CERTIFICATE-----").ok_or(CertificateError::NotACertificate)?;

@@ -10,7 +10,6 @@ use super::Exposition;
 use super::Id;
 use super::ProcessFact;
 
-/// One watch of the coordinator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CoordinatorWatch {
     /// The resource.

@@ -58,7 +58,6 @@ pub struct ExpressionCheck {
 pub struct TermCheck {
     /// Its expressions, then its fields; an empty term matches nothing.
     pub expressions: Vec<ExpressionCheck>,
-    /// Whether the term matches.
     pub matches: bool,
 }
 

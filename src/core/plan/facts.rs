@@ -242,7 +242,6 @@ pub enum ReleasedDefinition {
 pub struct StockPod {
     pub name: String,
     pub uid: String,
-    /// Whether it is Ready.
     pub ready: bool,
     /// Whether any of its containers has run: its images are here.
     pub runs: bool,

@@ -178,7 +178,6 @@ pub(super) fn operator_and_values(expression: &Value, numbers: bool, place: &str
     errors.push(wrong(format!("{place}.{field}"), reason));
 }
 
-/// The values of an expression on labels.
 pub(super) fn label_values(expression: &Value, place: &str, errors: &mut Vec<FieldError>) {
     for (index, value) in expression.list_at("values").iter().enumerate() {
         if !is_label_value(value.as_str().unwrap_or_default()) {

@@ -85,7 +85,6 @@ impl Agent {
         Ok(decision)
     }
 
-    /// The answer to a request on the socket.
     pub(super) async fn answer(&mut self, request: &SocketOperation) -> Value {
         match request {
             SocketOperation::Status => to_json(&self.reporter.status(&self.view())),

@@ -80,7 +80,6 @@ pub(super) enum SaveInputs {
 }
 
 impl Decision {
-    /// The plan of one daemon.
     pub(super) fn daemon(&self, key: &ObjectKey) -> Option<&DaemonPlan> {
         self.plan.daemons.iter().find(|daemon| daemon.key == *key)
     }

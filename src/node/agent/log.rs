@@ -13,7 +13,6 @@ pub(super) enum LogLevel {
     Warn,
 }
 
-/// One line.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub(super) struct LogLine {
     pub(super) level: LogLevel,

@@ -154,7 +154,6 @@ pub(super) struct Seal {
 /// Which instances' volume data a pass checks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
 pub(super) enum VolumeCheckScope {
-    /// None.
     #[default]
     None,
     /// That of instances which the kubelet may not know yet.

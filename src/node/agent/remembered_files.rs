@@ -32,7 +32,6 @@ use super::observed_folders::ObservedFolders;
 use super::versioned_objects::Values;
 use super::versioned_objects::Versioned;
 
-/// What is remembered of the files, by path.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub(super) struct RememberedFiles(BTreeMap<PathBuf, RememberedFile>);
@@ -72,7 +71,6 @@ impl SavedFile {
         &self.path
     }
 
-    /// Whether a Secret is in it.
     pub(super) fn has_secrets(&self) -> bool {
         self.objects.iter().any(is_secret)
     }

@@ -30,7 +30,6 @@ pub(super) struct DescribedInstance {
 /// One pod as the runtime has it.
 #[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
 pub(super) struct RuntimePod {
-    /// The pod's UID.
     pub(super) uid: String,
     /// Whether its sandbox is up or any container of it runs.
     pub(super) alive: bool,

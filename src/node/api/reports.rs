@@ -18,7 +18,6 @@ const MOST: u32 = 100;
 /// An event, as far as it is read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PodEvent {
-    /// Whether it warns.
     pub warning: bool,
     pub reason: String,
     pub message: String,

@@ -53,7 +53,6 @@ pub type Tell = Box<dyn Fn(FolderChange) + Send + Sync>;
 /// A watched folder; the watch ends when this is dropped.
 pub type Watched = Box<dyn Watching>;
 
-/// A watch on one folder.
 pub trait Watching: fmt::Debug + Send + Sync {
     /// Whether changes are still reported.
     fn is_alive(&self) -> bool;

@@ -72,7 +72,6 @@ impl Dir {
         move |errno| FsError::new(doing, path, errno)
     }
 
-    /// The error for a missing `name`.
     pub fn missing(&self, name: &str) -> FsError {
         self.fail(Doing::Open, name)(Errno::ENOENT)
     }

@@ -147,7 +147,6 @@ impl Providers {
     }
 }
 
-/// What a provider answered.
 struct ProviderAnswer {
     /// The scope that it holds for.
     key: String,

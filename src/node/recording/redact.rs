@@ -200,7 +200,6 @@ pub(crate) fn split(secret: &Value) -> (Map<String, Value>, Vec<SecretMember<'_>
     (open, closed)
 }
 
-/// The shape of a text of `member` of a Secret.
 pub(crate) fn shape(member: &str, text: &str, key: &DigestKey) -> SecretShape {
     match member {
         "data" => SecretShape::of_data(text, key),

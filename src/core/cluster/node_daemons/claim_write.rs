@@ -24,7 +24,6 @@ use crate::core::json::Json;
 pub struct ClaimWrite {
     /// The UID of the object.
     pub uid: String,
-    /// The status that claims.
     pub status: Status,
     /// The approvals that it claims and the object does not show as claimed.
     pub approvals: Vec<Approval>,

@@ -73,7 +73,6 @@ impl AgentFact {
         view.nodes.keys().map(of).collect()
     }
 
-    /// Whether it is dead.
     pub(super) fn is_dead(&self) -> bool {
         self.liveness == AgentLiveness::Dead
     }

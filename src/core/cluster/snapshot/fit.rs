@@ -21,7 +21,6 @@ pub(super) enum Fit {
 }
 
 impl WatchedDaemon {
-    /// Whether it should run on the node of `entry`.
     pub(in crate::core::cluster) fn should_run(&self, entry: &NodeEntry) -> bool {
         self.fit(entry) == Fit::Runs
     }

@@ -222,7 +222,6 @@ impl SavedInputs {
         names
     }
 
-    /// Whether secrets are in it.
     pub(in crate::node::agent) fn has_secrets(&self) -> bool {
         let mut rollback_data = self.rollback_data.iter().flat_map(|(_, rollback_data)| rollback_data);
         !self.tokens.is_empty()

@@ -51,7 +51,6 @@ pub(in crate::node::agent) struct KnownRendering {
     pub(in crate::node::agent) is_secret: bool,
 }
 
-/// The digests of a rendering.
 #[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
 pub(in crate::node::agent) struct Digests {
     pub(super) manifest: String,

@@ -25,7 +25,6 @@ pub(super) struct RenderRoom {
 }
 
 impl RenderRoom {
-    /// Whether what is rendered for `daemon_set` is bounded.
     pub(super) fn bounds(daemon_set: &DaemonSet, options: &RenderOptions) -> bool {
         bounds::of(&daemon_set.key.namespace, daemon_set.author(), &options.rules) == &bounds::TENANT
     }

@@ -10,7 +10,6 @@ use crate::core::model::TokenRequest;
 use crate::core::model::TokenSource;
 use crate::node::api::TokenSnapshot;
 
-/// Tokens with versions.
 pub(in crate::node::agent) trait VersionedTokens: TokenSource {
     /// The version of the token for `request`; 0 if there is none.
     fn version(&self, request: &TokenRequest) -> u64;

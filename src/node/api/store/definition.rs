@@ -99,7 +99,6 @@ impl Definition {
         self.weight > 0 && self.converted.is_err()
     }
 
-    /// What `daemon_set` is.
     #[cfg(test)]
     pub(crate) fn test(daemon_set: &Arc<DaemonSet>, version: u64) -> Self {
         let is_mistyped = policy::is_mistyped(&daemon_set.labels);

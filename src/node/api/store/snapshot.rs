@@ -41,7 +41,6 @@ pub enum Scope {
 }
 
 impl Scope {
-    /// The object, if it is one.
     pub fn object(&self) -> Option<&ObjectRef> {
         match self {
             Self::Object(object) => Some(object),

@@ -162,7 +162,6 @@ fn fitting(reports: Vec<DaemonReport>, is_trusted: &dyn Fn(&DaemonReport) -> boo
     kept
 }
 
-/// Adds to the message.
 fn add(message: &mut String, more: &str) {
     let between = if message.is_empty() { "" } else { "; " };
     message.push_str(&format!("{between}{more}"));
@@ -174,7 +173,6 @@ fn shorten(reports: &mut [DaemonReport]) {
     reports.iter_mut().flat_map(texts).for_each(|text| *text = escape::short(text, most).into_owned());
 }
 
-/// The texts of a report.
 fn texts(report: &mut DaemonReport) -> impl Iterator<Item = &mut String> {
     let failed = report.failed.as_mut().map(|failed| &mut failed.message);
     let missing = report.missing.as_mut().map(|missing| &mut missing.message);
