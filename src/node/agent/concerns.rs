@@ -1,7 +1,7 @@
 //! The concerns of a node beside its daemons: each a closed value that knows what it waits for.
 //!
 //! A concern takes what was observed (`observe`), says what is to be asked or done over a network (`requests`), when it
-//! is to be looked at again (`due`) and what is wrong (`problems`). No concern calls another.
+//! is to be looked at again (`due`) and what is wrong (`problem`). No concern calls another.
 
 pub(super) mod acceptance;
 pub(super) mod admission;
@@ -26,7 +26,12 @@ pub(super) mod stock_controller;
 pub(super) mod stuck_sandboxes;
 pub(super) mod volume_checks;
 
+use crate::config::Config;
+use crate::core::status::Problem;
 use crate::core::time::Timestamp;
+
+use super::observation::Observation;
+use super::remembered_inputs::INPUTS;
 
 /// All of them.
 #[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
@@ -57,10 +62,23 @@ pub(super) struct Concerns {
     pub(super) volume_checks: volume_checks::VolumeChecks,
 }
 
+/// What follows from all of them.
+pub(super) struct Outlook {
+    /// When each is to be looked at again.
+    pub(super) due: Vec<Option<Timestamp>>,
+    pub(super) problems: Vec<Problem>,
+}
+
 impl Concerns {
-    /// When each is to be looked at again; `has_written`: there is volume data of this process. A concern that is added here
-    /// without a time does not compile.
-    pub(super) fn due(&self, has_written: bool) -> Vec<Option<Timestamp>> {
+    /// When each is to be looked at again, and what is wrong. `cluster`: the one that is remembered; `has_written`: there is
+    /// volume data of this process. A concern that is added and not named here does not compile.
+    pub(super) fn outlook(
+        &self,
+        observation: &Observation,
+        config: &Config,
+        cluster: Option<&String>,
+        has_written: bool,
+    ) -> Outlook {
         let Self {
             acceptance,
             // Their times are in the plan, which asks them.
@@ -85,7 +103,13 @@ impl Concerns {
             stock: _,
             stuck_sandboxes: _,
         } = self;
-        vec![
+        let inputs = config.state_dir.join(INPUTS).with_extension("json");
+        let mut problems = removal_guard.problems(cluster, &inputs, observation.now);
+        problems.extend(mount_namespace.problems());
+        problems.extend(mirror_owners.problem());
+        problems.extend(startup_taint.problem(observation, config));
+        problems.extend(node_conditions.problem().filter(|_| config.node_conditions));
+        let due = vec![
             acceptance.due(),
             claims.due(),
             claims.reads_again(),
@@ -98,6 +122,7 @@ impl Concerns {
             restart_orders.due(),
             startup_taint.due(),
             volume_checks.due(has_written),
-        ]
+        ];
+        Outlook { due, problems }
     }
 }

@@ -42,7 +42,6 @@ use super::objects::rollback;
 use super::objects::tenant;
 use super::observation::Observation;
 use super::planning;
-use super::remembered_inputs::INPUTS;
 use super::render_cache::RenderCache;
 use super::requests::Request;
 use super::state::AgentState;
@@ -157,7 +156,9 @@ fn decide_in_order(
     let events = state.concerns.stock.report(&plan, &config.node_name, &mut log);
     state.set_aside.end_turn(&observation.turn);
     let to_touch = state.concerns.kubelet_resync.manifests_to_touch(observation, &plan, &state.records);
-    let due = if gave_up { observation.now } else { due(observation, &state, &plan) };
+    let (cluster, has_written) = (state.inputs.cluster_uid.as_ref(), !state.written.is_empty());
+    let outlook = state.concerns.outlook(observation, config, cluster, has_written);
+    let due = if gave_up { observation.now } else { due(observation, &state, &plan, outlook.due) };
     Decision {
         save_inputs,
         adopters,
@@ -166,7 +167,7 @@ fn decide_in_order(
         to_clear: state.to_clear(observation.now),
         requests,
         events,
-        problems: problems(observation, &state, config),
+        problems: problems(observation, &state, outlook.problems),
         log,
         due,
         plan: Arc::new(plan),
@@ -303,16 +304,11 @@ fn starts(daemon: &DaemonPlan) -> bool {
 }
 
 /// What is wrong beside single daemons.
-fn problems(observation: &Observation, state: &AgentState, config: &Config) -> Vec<Problem> {
+fn problems(observation: &Observation, state: &AgentState, of_concerns: Vec<Problem>) -> Vec<Problem> {
     let mut problems = [state.startup_problems.as_slice(), &state.unusable_configuration].concat();
     problems.extend(observation.problems.iter().cloned());
-    let inputs = config.state_dir.join(INPUTS).with_extension("json");
     problems.extend(observation.snapshot().into_iter().flat_map(tenant::unread_daemon_sets));
-    problems.extend(state.concerns.removal_guard.problems(state.inputs.cluster_uid.as_ref(), &inputs, observation.now));
-    problems.extend(state.concerns.mount_namespace.problems());
-    problems.extend(state.concerns.mirror_owners.problem());
-    problems.extend(state.concerns.startup_taint.problem(observation, config));
-    problems.extend(state.concerns.node_conditions.problem().filter(|_| config.node_conditions));
+    problems.extend(of_concerns);
     problems
 }
 
@@ -322,7 +318,7 @@ pub(super) fn after_failure(due: Timestamp, now: Timestamp) -> Timestamp {
 }
 
 /// When to look again if nothing happens.
-fn due(observation: &Observation, state: &AgentState, plan: &Plan) -> Timestamp {
+fn due(observation: &Observation, state: &AgentState, plan: &Plan, concerns: Vec<Option<Timestamp>>) -> Timestamp {
     let now = observation.now;
     let is_usable = observation.manifests.current().is_some();
     let own = [
@@ -338,11 +334,7 @@ fn due(observation: &Observation, state: &AgentState, plan: &Plan) -> Timestamp 
         // Others wait for their turn.
         (observation.turn != SuspectTurn::None).then_some(now),
     ];
-    let next = own
-        .into_iter()
-        .chain(state.concerns.due(!state.written.is_empty()))
-        .flatten()
-        .fold(now + PERIOD, Timestamp::min);
+    let next = own.into_iter().chain(concerns).flatten().fold(now + PERIOD, Timestamp::min);
     if is_usable { next } else { after_failure(next, now) }
 }
 
