@@ -167,7 +167,13 @@ mod tests {
             serde_json::from_value(stamp).unwrap()
         };
         let is_ours = |there: Option<Stamp>| expected.is_ours(FolderChange::Appeared(name), name, || there);
-        let act = |now, during: &dyn Fn()| expected.during("a", now, || Ok::<_, io::Error>(during())).unwrap();
+        let act = |now, during: &dyn Fn()| {
+            let action = || {
+                during();
+                Ok::<_, io::Error>(())
+            };
+            expected.during("a", now, action).unwrap();
+        };
         assert!(!is_ours(None), "no action of ours");
         act(Some(stamp(1)), &|| {});
         assert!(is_ours(Some(stamp(1))) && !is_ours(Some(stamp(2))) && !is_ours(None));
