@@ -12,6 +12,7 @@ use serde_json::json;
 
 use crate::core::dns;
 use crate::core::json::Json;
+use crate::core::named::named;
 
 /// The condition that names the released revision.
 pub const RELEASED: &str = "Released";
@@ -50,24 +51,23 @@ pub const ALL_RETRIED: &str = "*";
 /// Bytes of names of nodes whose failures no longer count: less than is read of an annotation.
 pub const RETRIED_BYTES: usize = 60 << 10;
 
-/// What first instances of a newer revision do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub enum FirstInstances {
-    /// There is none: the current revision is the released one.
-    Complete,
-    /// They start it at once.
-    RollingOut,
-    /// They take the released one: the rollout is paused, halted, partitioned, in its canary phase, or taken back.
-    Held,
+named! {
+    /// What first instances of a newer revision do: the reason of the condition `Released`.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+    pub enum FirstInstances {
+        /// There is none: the current revision is the released one.
+        Complete = "Complete",
+        /// They start it at once.
+        RollingOut = "RollingOut",
+        /// They take the released one: the rollout is paused, halted, partitioned, in its canary phase, or taken back.
+        Held = "Held",
+    }
 }
 
 impl FirstInstances {
-    pub(super) fn as_str(self) -> &'static str {
-        match self {
-            Self::Complete => "Complete",
-            Self::RollingOut => "RollingOut",
-            Self::Held => "Held",
-        }
+    /// What the condition `Released` says. A reason that is not known holds, too: a newer coordinator may have written it.
+    pub(super) fn of(condition: &Value) -> Self {
+        Self::from_name(condition.str_at("reason")).unwrap_or(Self::Held)
     }
 }
 
@@ -109,7 +109,7 @@ impl RolloutStatus {
         let released = found.and_then(|c| read(c.str_at("message")));
         let halted = condition(HALTED).filter(|c| c.str_at("status") == "True").map(|c| c.str_at("message").to_owned());
         Self {
-            is_held: found.is_some_and(|c| c.str_at("reason") == FirstInstances::Held.as_str()),
+            is_held: found.is_some_and(|c| FirstInstances::of(c) == FirstInstances::Held),
             is_behind: released.as_ref().is_some_and(|released| released.generation < generation),
             released,
             halted,
@@ -278,6 +278,12 @@ mod tests {
             let read = RolloutStatus::of(&status, 3);
             assert_eq!((read.released.as_ref(), read.is_held, read.is_behind), (Some(&released), is_held, false));
             assert!(RolloutStatus::of(&status, 4).is_behind);
+        }
+        let (_, _, message) = condition(&released, FirstInstances::RollingOut);
+        for reason in ["", "Frozen"] {
+            let status = json!({"conditions": [{"type": "Released", "reason": reason, "message": message}]});
+            let read = RolloutStatus::of(&status, 3);
+            assert!(read.is_held && !read.is_open(), "a newer coordinator holds for {reason:?}");
         }
         for message in
             ["", "ControllerRevision a (hash b)", "ControllerRevision a (hash ) at generation 1", "a (hash b)"]

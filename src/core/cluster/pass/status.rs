@@ -83,7 +83,7 @@ pub(super) fn ends(live: &Value, counters: &Counters) -> bool {
 /// are kept on the released revision.
 pub(super) fn stops(live: &Value, patch: &Value) -> bool {
     let is_halted = |c: &Value| c.str_at("type") == HALTED && c.str_at("status") == "True";
-    let is_held = |c: &Value| c.str_at("type") == RELEASED && c.str_at("reason") == FirstInstances::Held.as_str();
+    let is_held = |c: &Value| c.str_at("type") == RELEASED && FirstInstances::of(c) == FirstInstances::Held;
     let says = |status: &Value, is_so: &dyn Fn(&Value) -> bool| status.list_at("conditions").iter().any(is_so);
     let is_news = |is_so: &dyn Fn(&Value) -> bool| says(patch, is_so) && !says(live, is_so);
     is_news(&is_halted) || is_news(&is_held)
