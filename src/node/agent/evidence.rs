@@ -11,6 +11,7 @@ use serde_json::Value;
 
 use crate::core::health;
 use crate::core::json::condition;
+use crate::core::json::is_condition_true;
 use crate::core::json::list_at;
 use crate::core::json::text_at;
 use crate::core::knowledge::Knowledge;
@@ -66,7 +67,7 @@ pub(super) fn why_unknown(runtime: &Knowledge<Arc<Vec<RuntimePod>>>) -> String {
 /// milliseconds ago. A Node turns NotReady at the latest 50 s after its kubelet went.
 pub(super) fn is_forgotten(instance: &Instance, api: Option<&Snapshot>, waited: Span) -> bool {
     let is_late = waited >= grace_period(instance) + FORGOTTEN;
-    is_late && api.is_some_and(|api| api.node.is_some() && node_ready(api))
+    is_late && api.is_some_and(|api| node_ready(api) == Some(true))
 }
 
 /// The pod's grace period; the API's default is 30 s.
@@ -96,14 +97,15 @@ pub(super) fn readiness(
     let api = observation.snapshot().filter(|_| observation.api_answers());
     if let Some(api) = api.filter(|api| api.lists(&Scope::Pods) > 0) {
         if let Some(mirror) = mirror(api, namespace, instance, node) {
-            return reported_readiness(mirror, condition == NodeReadyCondition::Ignored || node_ready(api));
+            let node_ready = if condition == NodeReadyCondition::Ignored { Some(true) } else { node_ready(api) };
+            return reported_readiness(mirror, node_ready);
         }
         if observation.now - instance.created < MIRROR_LATE || pod.is_none() {
             return Readiness::NotReady("the kubelet has not created its mirror pod".to_owned());
         }
     }
     if let Some(reported) = pod.and_then(|p| p.reported.as_ref()) {
-        return reported_readiness(reported, true);
+        return reported_readiness(reported, Some(true));
     }
     let steady = |p: &RuntimePod| match &instance.daemon_set {
         Some(daemon_set) if !p.fact.sandboxes.is_empty() => health::steady_since(daemon_set.pod_template(), &p.fact),
@@ -125,9 +127,9 @@ pub(super) fn readiness(
     }
 }
 
-/// The Node's Ready condition; true while nothing is known of it.
-pub(super) fn node_ready(api: &Snapshot) -> bool {
-    node_condition(api).is_none_or(|c| c.get("status").is_some_and(|s| s == "True"))
+/// Whether the Node is Ready: not without the condition, as upstream has it. `None`: the API shows no Node.
+fn node_ready(api: &Snapshot) -> Option<bool> {
+    api.node.as_ref().map(|node| is_condition_true(&node.value, "Ready"))
 }
 
 /// The Node's Ready condition.
@@ -136,11 +138,12 @@ pub(super) fn node_condition(api: &Snapshot) -> Option<&Value> {
 }
 
 /// What the kubelet says of a pod.
-fn reported_readiness(pod: &Value, node_ready: bool) -> Readiness {
-    match health::readiness(pod) {
-        Some((true, _)) if !node_ready => Readiness::NotReady("the node is not ready".to_owned()),
-        Some((true, since)) => Readiness::Ready { since },
-        Some((false, _)) | None => Readiness::NotReady(health::why_not_ready(pod)),
+fn reported_readiness(pod: &Value, node_ready: Option<bool>) -> Readiness {
+    match (health::readiness(pod), node_ready) {
+        (Some((true, since)), Some(true)) => Readiness::Ready { since },
+        (Some((true, _)), Some(false)) => Readiness::NotReady("the node is not ready".to_owned()),
+        (Some((true, _)), None) => Readiness::Unknown("the API server shows no Node of this name".to_owned()),
+        (Some((false, _)) | None, _) => Readiness::NotReady(health::why_not_ready(pod)),
     }
 }
 
@@ -172,6 +175,21 @@ mod tests {
         assert!(!has_started(&status(waiting)));
         assert!(has_started(&status(json!({"name": "c", "containerID": "containerd://1"}))));
         assert!(has_started(&json!({"status": {"phase": "Running"}})));
+    }
+
+    #[test]
+    fn a_pod_is_ready_on_a_node_that_is_known_to_be_ready() {
+        let pod = json!({"status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}});
+        let on = |node: Option<Value>| {
+            let mut api = Snapshot::default();
+            api.node = node.map(|node| crate::node::api::Entry { version: 1, value: Arc::new(node) });
+            reported_readiness(&pod, node_ready(&api))
+        };
+        let is_ready = |status| on(Some(json!({"status": {"conditions": [{"type": "Ready", "status": status}]}})));
+        assert!(matches!(is_ready("True"), Readiness::Ready { .. }));
+        assert!(matches!(is_ready("Unknown"), Readiness::NotReady(_)));
+        assert!(matches!(on(Some(json!({"status": {}}))), Readiness::NotReady(_)), "a new Node has no conditions yet");
+        assert!(matches!(on(None), Readiness::Unknown(_)));
     }
 
     #[test]
