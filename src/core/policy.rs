@@ -97,7 +97,7 @@ impl Default for Policy {
             selector: Selector::default(),
             namespaces: vec!["kube-system".to_owned()],
             rules: PodRules::default(),
-            pod_security_default: pod_security::PodSecurityLevel::default(),
+            pod_security_default: pod_security::PodSecurityLevel::Privileged,
             default_node_selector: String::new(),
             release: Vec::new(),
         }

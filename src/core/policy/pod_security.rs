@@ -21,14 +21,15 @@ pub const LEVEL_LABEL: &str = "pod-security.kubernetes.io/enforce";
 pub const VERSION_LABEL: &str = "pod-security.kubernetes.io/enforce-version";
 
 named! {
+    /// What is not known is the strictest one.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
     pub enum PodSecurityLevel {
         /// Everything is allowed.
-        #[default]
         Privileged = "privileged",
         /// Known ways to the host are forbidden.
         Baseline = "baseline",
         /// Current hardening practice is required.
+        #[default]
         Restricted = "restricted",
     }
 }
@@ -44,7 +45,7 @@ pub enum PodSecurityVersion {
 }
 
 /// What a namespace enforces.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Enforced {
     pub level: PodSecurityLevel,
     pub version: PodSecurityVersion,

@@ -38,7 +38,6 @@ pub struct PodRules {
     /// Namespaces whose DaemonSets have full access to the host; `*` is all. Only `images` binds them.
     pub trusted_namespaces: Vec<String>,
     /// The PodSecurity level that the pods of all others have to meet, at its newest version.
-    #[serde(default)]
     pub pod_security: PodSecurityLevel,
     /// What single namespaces may have beyond that.
     #[serde(default)]

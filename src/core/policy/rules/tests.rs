@@ -239,6 +239,14 @@ fn the_stricter_level_by_key() {
 }
 
 #[test]
+fn rules_that_name_no_level_are_not_read() {
+    let mut value = json!(PodRules::default());
+    assert_eq!(serde_json::from_value::<PodRules>(value.clone()).unwrap(), PodRules::default());
+    value.as_object_mut().unwrap().remove("pod_security");
+    assert!(serde_json::from_value::<PodRules>(value).is_err(), "they would allow everything");
+}
+
+#[test]
 fn grants_lift_what_they_name_in_their_namespace_alone() {
     let path =
         |path: &str, kind: &str| changed("/volumes/-", json!({"name": "v", "hostPath": {"path": path, "type": kind}}));
