@@ -26,14 +26,14 @@ use crate::node::api::IssuedToken;
 use crate::node::checkpoint;
 use crate::node::folders::FolderOrigin;
 
-/// The inputs as they are on disk.
+/// The inputs as they are on disk. What would say, if it were not there, that all is known and open has no default: a file
+/// without it is damaged.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(in crate::node::agent) struct SavedInputs {
     /// UID of the namespace kube-system: which cluster all this is from.
     pub(super) cluster_uid: Option<String>,
     /// Secrets and tokens are not in it: they are sealed, in a file of their own.
-    #[serde(default)]
     pub(in crate::node::agent) sealed: bool,
     /// The boot (`boot_id`) in which it was saved.
     #[serde(default)]
@@ -68,7 +68,6 @@ pub(in crate::node::agent) struct SavedInputs {
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub(super) absent: BTreeSet<ObjectRef>,
     /// Whether earlier ones were lost, and their sources have yet to be read.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(super) incomplete: bool,
     /// Tokens, expired or not.
     pub(in crate::node::agent) tokens: Vec<IssuedToken>,
@@ -84,10 +83,8 @@ pub(in crate::node::agent) struct SavedInputs {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(in crate::node::agent) files: Vec<SavedFile>,
     /// Whether the cluster has approvals.
-    #[serde(default)]
     pub(super) coordinated: bool,
     /// Whether that is not known.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(super) coordination_unknown: bool,
     /// Data of good revisions, by daemon.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
