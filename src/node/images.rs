@@ -310,7 +310,7 @@ impl Work {
                         said.push(words);
                     }
                 }
-                let meaning = refusal(&said.join("; "));
+                let meaning = said.iter().map(|words| refusal(words)).max().unwrap_or(Refusal::Away);
                 said.extend(found.problems);
                 Err(PullFailure::Image(cannot(image, &said.join("; ")), meaning))
             }

@@ -3,13 +3,14 @@
 //! Runtimes pass a registry's answer on only as text. If nothing in it is recognised, the registry counts as
 //! unreachable; that makes a difference only when the image is already on the node.
 
-/// Why an image could not be pulled.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+/// Why an image could not be pulled. Of several attempts the greatest counts: an answer to other credentials says nothing of
+/// those with which the registry was away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
 pub enum Refusal {
-    /// The registry requires other credentials.
-    Credentials,
     /// The registry answers that it does not have the image, or the image's content is not accepted.
     Image,
+    /// The registry requires other credentials.
+    Credentials,
     /// The registry does not answer, or any other error.
     Away,
 }
@@ -65,6 +66,16 @@ pub fn refusal(words: &str) -> Refusal {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn one_attempt_that_reached_no_registry_outweighs_the_answers_to_others() {
+        for (attempts, meaning) in [
+            (["401 Unauthorized", "unexpected status: 503 Service Unavailable"], Refusal::Away),
+            (["401 Unauthorized", "r.test/x:1: not found"], Refusal::Credentials),
+        ] {
+            assert_eq!(attempts.into_iter().map(refusal).max(), Some(meaning), "{attempts:?}");
+        }
+    }
 
     #[test]
     fn runtimes_words() {
