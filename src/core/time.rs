@@ -64,6 +64,11 @@ impl Timestamp {
     pub const fn as_secs(self) -> i64 {
         self.0.div_euclid(1_000)
     }
+
+    /// What is read of it once it is written.
+    pub const fn in_whole_seconds(self) -> Self {
+        Self::from_secs(self.as_secs())
+    }
 }
 
 /// The wait of a back-off: `first`, doubled so many `times`, at most `most`.
@@ -241,6 +246,34 @@ pub mod seconds {
     }
 }
 
+/// For `serde(with)`: a timestamp in RFC 3339, or none: an empty text, and any other that is no time.
+pub mod rfc3339 {
+    use serde::Deserialize;
+    use serde::Deserializer;
+    use serde::Serializer;
+
+    use super::Timestamp;
+
+    /// The text.
+    ///
+    /// # Errors
+    /// The serializer's.
+    pub fn serialize<S: Serializer>(time: &Option<Timestamp>, serializer: S) -> Result<S::Ok, S::Error> {
+        match time {
+            Some(time) => serializer.collect_str(time),
+            None => serializer.serialize_str(""),
+        }
+    }
+
+    /// From the text.
+    ///
+    /// # Errors
+    /// No text.
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Timestamp>, D::Error> {
+        String::deserialize(deserializer).map(|text| text.parse().ok())
+    }
+}
+
 /// A timestamp of a test.
 #[cfg(test)]
 pub(crate) const fn at(millis: i64) -> Timestamp {
@@ -291,6 +324,18 @@ mod tests {
         assert_eq!(at(-1).to_string(), "1969-12-31T23:59:59Z");
         assert_eq!(Timestamp::MAX.to_string(), "1970-01-01T00:00:00Z", "no year 292 million");
         assert!("tomorrow".parse::<Timestamp>().is_err());
+    }
+
+    #[test]
+    fn json_is_rfc_3339_where_it_is_to_be_read() {
+        #[derive(Debug, PartialEq, Serialize, Deserialize)]
+        struct Note(#[serde(with = "rfc3339")] Option<Timestamp>);
+        let read = |text| serde_json::from_str::<Note>(text).unwrap().0;
+        for (time, text) in [(Some(at(5_000)), r#""1970-01-01T00:00:05Z""#), (None, r#""""#)] {
+            assert_eq!((serde_json::to_string(&Note(time)).unwrap().as_str(), read(text)), (text, time));
+        }
+        assert_eq!(read(r#""tomorrow""#), None);
+        assert_eq!(at(5_999).in_whole_seconds(), at(5_000));
     }
 
     #[test]

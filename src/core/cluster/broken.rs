@@ -10,6 +10,7 @@ use serde::Deserialize;
 use serde::Serialize;
 
 use crate::core::time::Timestamp;
+use crate::core::time::rfc3339;
 
 /// Annotation of a ControllerRevision: nodes that have taken it and are not well. One whose Node is gone is
 /// lost, as is one that may not run the daemon any more: they count as nodes on which the revision failed.
@@ -35,8 +36,9 @@ pub struct BrokenNode {
     pub node: String,
     /// `metadata.uid` of its Node.
     pub uid: String,
-    /// When it was noted (RFC 3339).
-    pub time: String,
+    /// When it was noted.
+    #[serde(with = "rfc3339")]
+    pub time: Option<Timestamp>,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde wants it so")]
@@ -64,7 +66,8 @@ impl BrokenNodes {
     pub(super) fn note(&mut self, uid: &str, node: &str, now: Timestamp) -> bool {
         let has_room = self.nodes.len() < NAMES;
         if has_room {
-            self.nodes.push(BrokenNode { node: node.to_owned(), uid: uid.to_owned(), time: now.to_string() });
+            let time = Some(now.in_whole_seconds());
+            self.nodes.push(BrokenNode { node: node.to_owned(), uid: uid.to_owned(), time });
         }
         has_room
     }
