@@ -110,7 +110,7 @@ fn is_aborted(daemon: &WatchedDaemon, current: Option<&KnownRevision>) -> bool {
     let named = daemon.daemon_set.annotations.get(ABORTED);
     released.is_none_or(|released| released.hash != daemon.hash)
         && (current.is_some_and(|current| named == Some(&current.revision.name))
-            || named.is_some() && released::is_aborted(&daemon.status, daemon.generation, &daemon.hash))
+            || named.is_some() && released::is_aborted(&daemon.status, &daemon.hash))
 }
 
 /// Whether all canary nodes have the wanted revision available.
@@ -227,9 +227,8 @@ pub(super) fn stepped_against(
         return Some(format!("goes to step {} with {done} nodes of {size}", new.step));
     }
     let step = *steps::parse(text)?.get(before.step - 1)?;
-    let since = before.since.as_ref().and_then(|since| since.parse::<Timestamp>().ok());
     let promoted = format!("{}/{number}/{}/{}", current.revision.name, before.step, step.size());
     let is_promoted = daemon.daemon_set.annotations.get(PROMOTED) == Some(&promoted);
-    let may = is_promoted || since.is_some_and(|since| since + step.hold <= now);
+    let may = is_promoted || before.since.is_some_and(|since| since + step.hold <= now);
     (new.step > before.step && is_of_these && !may).then(|| format!("goes to step {} in a hold", new.step))
 }

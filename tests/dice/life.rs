@@ -265,7 +265,7 @@ impl Life {
         if self.hidden <= now {
             self.api.show();
         }
-        if self.deletes && Halted::of_status(&self.daemon()["status"], self.generation, &self.wanted()).is_some() {
+        if self.deletes && Halted::of_status(&self.daemon()["status"], &self.wanted()).is_some() {
             self.deletes = false;
             self.delete_current();
         }

@@ -168,14 +168,12 @@ impl Current {
 
     /// Why its rollout is halted, if it is. If the annotation could not be written, only the status has that.
     fn halted(&self) -> Option<Halted> {
-        let (status, generation) = self.status();
-        self.mark(HALTED_ANNOTATION).map(Halted::of).or_else(|| Halted::of_status(status, generation, &self.hash))
+        self.mark(HALTED_ANNOTATION).map(Halted::of).or_else(|| Halted::of_status(self.status().0, &self.hash))
     }
 
     /// Whether its rollout was taken back.
     fn is_aborted(&self) -> bool {
-        let (status, generation) = self.status();
-        let is_told = || released::is_aborted(status, generation, &self.hash);
+        let is_told = || released::is_aborted(self.status().0, &self.hash);
         self.annotation(ABORTED).is_some_and(|name| name == self.name || is_told())
     }
 

@@ -326,7 +326,7 @@ mod tests {
             "image on 12 nodes: n0, n1, n2, n3, n4, n5, n6, n7, n8, n9, …; probe on 3 nodes"
         );
         assert_eq!(merge(&first, &facts, "t2"), first);
-        let halted = Halted { time: "t0".to_owned(), cause: "it failed".to_owned(), nodes: vec!["a".to_owned()] };
+        let halted = Halted { nodes: vec!["a".to_owned()], ..Halted::by_hand("it failed".to_owned()) };
         let all = Counters { updated_number_scheduled: 3, ..counters };
         let ended = |halted, is_aborted| {
             let [(_, is_so, reason, message), ..] =

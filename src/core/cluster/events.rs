@@ -196,11 +196,16 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
+    use crate::core::cluster::released::HaltCause;
     use crate::core::record::Cause;
     use crate::core::time::at;
 
     fn trouble(cause: TroubleCause) -> Trouble {
         Trouble { key: ObjectKey::new("kube-system", "net"), uid: "u".to_owned(), revision: "r".to_owned(), cause }
+    }
+
+    fn halt() -> Trouble {
+        trouble(TroubleCause::Halted(HaltCause::Written("failed".to_owned())))
     }
 
     fn image() -> Trouble {
@@ -236,7 +241,7 @@ mod tests {
             // Each stands for half a minute, and then it is another; a halt is written all the same.
             let cause = TroubleCause::StepUnwritten(format!("net-{}", second / 31));
             let mut standing = BTreeMap::from([(trouble(cause), 1)]);
-            standing.extend((second > 3_000).then(|| (trouble(TroubleCause::Halted("failed".to_owned())), 1)));
+            standing.extend((second > 3_000).then(|| (halt(), 1)));
             let plan = events.plan(standing, at(second * 1_000));
             written.extend(plan.due.iter().map(|(trouble, _)| trouble.clone()));
             events = plan.next;
@@ -248,7 +253,7 @@ mod tests {
     #[test]
     fn a_halt_is_written_at_once_other_causes_when_they_last_and_a_failed_write_is_repeated() {
         let events = TroubleEvents::default();
-        let halt = trouble(TroubleCause::Halted("failed".to_owned()));
+        let halt = halt();
         let standing = BTreeMap::from([(image(), 1), (halt.clone(), 1)]);
         let mut plan = events.plan(standing.clone(), at(0));
         assert_eq!(plan.due, [(halt.clone(), 1)]);

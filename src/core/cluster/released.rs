@@ -13,6 +13,13 @@ use serde_json::json;
 use crate::core::dns;
 use crate::core::json::Json;
 use crate::core::named::named;
+use crate::core::time::Timestamp;
+use crate::core::time::rfc3339;
+
+mod halt_cause;
+
+pub use halt_cause::FailedNodes;
+pub use halt_cause::HaltCause;
 
 /// The condition that names the released revision.
 pub const RELEASED: &str = "Released";
@@ -140,76 +147,99 @@ pub fn halted_message(revision: &str, words: &str) -> String {
     format!("revision {revision}: {words}")
 }
 
-/// The words of the condition `Halted` of this `reason`, if it is about the revision with this hash. A message without a
-/// hash, as earlier versions wrote it, is about the template of its generation. Only the condition `Released` proves that
-/// this is the current one: the DaemonSet controller may write `observedGeneration`, too.
-fn halted_words<'a>(status: &'a Value, generation: i64, revision: &str, reason: &str) -> Option<&'a str> {
-    let is_it = |c: &&Value| c.str_at("type") == HALTED && c.str_at("status") == "True" && c.str_at("reason") == reason;
-    let message = status.list_at("conditions").iter().find(is_it)?.str_at("message");
-    let of_it = message.split_once(": ").and_then(|(head, words)| Some((head.split_once(' ')?, words)));
-    if let Some((("revision", named), words)) = of_it {
-        return (named == revision).then_some(words);
-    }
-    let released = RolloutStatus::of(status, generation).released;
-    released.is_some_and(|released| released.generation == generation).then_some(message)
+/// The reverse of [`halted_message`]: the revision, and the words.
+pub(super) fn halt_of(message: &str) -> Option<(&str, &str)> {
+    message.strip_prefix("revision ")?.split_once(": ")
 }
 
-/// Whether the status of a DaemonSet of this generation says that people took back the rollout of the revision with this
-/// hash.
-pub fn is_aborted(status: &Value, generation: i64, revision: &str) -> bool {
-    halted_words(status, generation, revision, ABORTED).is_some()
+/// The words of the condition `Halted` of this `reason`, if it is about the revision with this hash.
+fn halted_words<'a>(status: &'a Value, revision: &str, reason: &str) -> Option<&'a str> {
+    let is_it = |c: &&Value| c.str_at("type") == HALTED && c.str_at("status") == "True" && c.str_at("reason") == reason;
+    let message = status.list_at("conditions").iter().find(is_it)?.str_at("message");
+    let (named, words) = halt_of(message)?;
+    (named == revision).then_some(words)
+}
+
+/// Whether the status of a DaemonSet says that people took back the rollout of the revision with this hash.
+pub fn is_aborted(status: &Value, revision: &str) -> bool {
+    halted_words(status, revision, ABORTED).is_some()
 }
 
 /// Why a rollout is halted, as the ControllerRevision keeps it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Halted {
-    /// Since when (RFC 3339).
-    pub time: String,
-    pub cause: String,
+    /// Since when, if that is known.
+    pub time: Option<Timestamp>,
+    pub cause: HaltCause,
     /// Nodes on which it failed, at most ten.
-    #[serde(default)]
     pub nodes: Vec<String>,
+}
+
+/// The annotation. The sentence is for people; what it is made of counts, if it is there.
+#[derive(Serialize, Deserialize)]
+struct HaltedAnnotation {
+    #[serde(with = "rfc3339")]
+    time: Option<Timestamp>,
+    cause: String,
+    #[serde(default)]
+    nodes: Vec<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    failed: Option<FailedNodes>,
 }
 
 impl Halted {
     /// From the annotation; what cannot be read halts, too.
     pub fn of(annotation: &str) -> Self {
-        let unknown = || Self { time: String::new(), cause: annotation.chars().take(256).collect(), nodes: Vec::new() };
-        serde_json::from_str(annotation).unwrap_or_else(|_| unknown())
+        match serde_json::from_str(annotation) {
+            Ok(HaltedAnnotation { time, cause, nodes, failed }) => {
+                Self { time, cause: failed.map_or(HaltCause::Written(cause), HaltCause::Failed), nodes }
+            }
+            Err(_) => Self::by_hand(annotation.chars().take(256).collect()),
+        }
+    }
+
+    /// By a text of which no more is known.
+    pub fn by_hand(text: String) -> Self {
+        Self { time: None, cause: HaltCause::Written(text), nodes: Vec::new() }
     }
 
     pub fn annotation(&self) -> String {
-        json!({"time": self.time, "cause": self.cause, "nodes": self.nodes}).to_string()
+        let failed = match self.cause {
+            HaltCause::Failed(failed) => Some(failed),
+            HaltCause::Written(_) => None,
+        };
+        let (time, nodes) = (self.time, self.nodes.clone());
+        json!(HaltedAnnotation { time, cause: self.cause.to_string(), nodes, failed }).to_string()
     }
 
-    /// The halt of the revision with this hash by its failures, as the status of a DaemonSet of this generation shows it;
-    /// its ControllerRevision may not.
-    pub fn of_status(status: &Value, generation: i64, revision: &str) -> Option<Self> {
-        halted_words(status, generation, revision, FAILED).map(Self::read)
+    /// The halt of the revision with this hash by its failures, as the status of a DaemonSet shows it; its
+    /// ControllerRevision may not.
+    pub fn of_status(status: &Value, revision: &str) -> Option<Self> {
+        halted_words(status, revision, FAILED).map(Self::read)
     }
 
     /// The reverse of its `Display`; what is not understood is the cause. A cause without nodes that itself ends like
     /// a list of them cannot be told from one with nodes.
     fn read(message: &str) -> Self {
         let (time, rest) = match message.split_once(": ") {
-            Some(("halted", rest)) => ("", rest),
-            Some((head, rest)) if let Some(("halted since", time)) = head.rsplit_once(' ') => (time, rest),
-            _ => ("", message),
+            Some(("halted", rest)) => (None, rest),
+            Some((head, rest)) if let Some(("halted since", time)) = head.rsplit_once(' ') => (time.parse().ok(), rest),
+            _ => (None, message),
         };
         let are_nodes = |nodes: &str| nodes.split(", ").all(|node| dns::subdomain(node).is_none());
         let named = rest.rsplit_once(": ").filter(|(_, nodes)| are_nodes(nodes));
         let (cause, nodes) = named.unwrap_or((rest, ""));
         let nodes = nodes.split(", ").filter(|node| !node.is_empty()).map(str::to_owned).collect();
-        Self { time: time.to_owned(), cause: cause.to_owned(), nodes }
+        Self { time, cause: HaltCause::Written(cause.to_owned()), nodes }
     }
 }
 
 /// In one line.
 impl fmt::Display for Halted {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let since = if self.time.is_empty() { "" } else { " since " };
+        let since = self.time.map(|time| format!(" since {time}")).unwrap_or_default();
         let on = if self.nodes.is_empty() { "" } else { ": " };
-        write!(f, "halted{since}{}: {}{on}{}", self.time, self.cause, self.nodes.join(", "))
+        write!(f, "halted{since}: {}{on}{}", self.cause, self.nodes.join(", "))
     }
 }
 
@@ -235,21 +265,22 @@ impl KnownHalt {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::core::time::at;
     use proptest::prelude::*;
 
     proptest! {
         #[test]
         fn a_halt_is_read_as_it_was_written(
-            time in "(2026-11-21T10:00:00Z)?",
+            time in prop::option::of(0_i64..2_000_000_000),
             cause in "[a-zA-Z0-9 ,:.-]{0,30}",
             nodes in prop::collection::vec("[a-z0-9]{1,3}([.-][a-z0-9]{1,3})?", 0..4),
         ) {
             prop_assume!(!nodes.is_empty() || !cause.contains(": "));
-            let halted = Halted { time, cause, nodes };
+            let halted = Halted { time: time.map(Timestamp::from_secs), cause: HaltCause::Written(cause), nodes };
             prop_assert_eq!(Halted::read(&halted.to_string()), halted.clone());
             let message = halted_message("b2", &halted.to_string());
             let status = json!({"conditions": [{"type": HALTED, "status": "True", "reason": FAILED, "message": message}]});
-            prop_assert_eq!(Halted::of_status(&status, 1, "b2"), Some(halted));
+            prop_assert_eq!(Halted::of_status(&status, "b2"), Some(halted));
         }
 
         #[test]
@@ -296,18 +327,25 @@ mod tests {
 
     #[test]
     fn a_halt_is_read_whatever_stands_there() {
-        let halted =
-            Halted { time: "t".to_owned(), cause: "it failed on 2 nodes".to_owned(), nodes: vec!["a".to_owned()] };
-        assert_eq!(Halted::of(&halted.annotation()), halted);
-        assert_eq!(halted.to_string(), "halted since t: it failed on 2 nodes: a");
+        let failed = |cause| Halted { time: Some(at(5_000)), cause, nodes: vec!["a".to_owned()] };
+        let counted = failed(HaltCause::Failed(FailedNodes { nodes: 2, deleted: 1, ..FailedNodes::default() }));
+        let words = "the revision failed on 2 nodes, 1 of them deleted";
+        let in_words = failed(HaltCause::Written(words.to_owned()));
+        for halted in [&counted, &in_words] {
+            assert_eq!(Halted::of(&halted.annotation()), *halted);
+            assert_eq!(halted.to_string(), format!("halted since 1970-01-01T00:00:05Z: {words}: a"));
+        }
+        let shown = r#"{"cause":"the revision failed on 2 nodes, 1 of them deleted","nodes":["a"],"time":"1970-01-01T00:00:05Z"}"#;
+        assert_eq!(in_words.annotation(), shown, "what is written by hand stays as it is");
         assert_eq!(Halted::of("by hand").to_string(), "halted: by hand");
+        assert_eq!(Halted::of("{}").to_string(), "halted: {}");
     }
 
     #[test]
     fn a_halt_is_read_from_the_condition_that_is_about_the_revision() {
         let of = |time: &str, cause: &str, nodes: &[&str]| Halted {
-            time: time.to_owned(),
-            cause: cause.to_owned(),
+            time: time.parse().ok(),
+            cause: HaltCause::Written(cause.to_owned()),
             nodes: nodes.iter().map(|node| (*node).to_owned()).collect(),
         };
         for halted in [
@@ -320,23 +358,14 @@ mod tests {
                     {"type": "Halted", "status": "True", "reason": reason, "message": message}]})
             };
             let message = halted_message("b2", &halted.to_string());
-            assert_eq!(Halted::of_status(&status("Failed", &message), 3, "b2"), Some(halted.clone()));
-            assert_eq!(Halted::of_status(&status("Failed", &message), 3, "c3"), None, "of another template");
-            assert_eq!(Halted::of_status(&status("Aborted", &message), 3, "b2"), None);
-            let aborted = |revision| is_aborted(&status("Aborted", &message), 3, revision);
+            assert_eq!(Halted::of_status(&status("Failed", &message), "b2"), Some(halted.clone()));
+            assert_eq!(Halted::of_status(&status("Failed", &message), "c3"), None, "of another template");
+            assert_eq!(Halted::of_status(&status("Aborted", &message), "b2"), None);
+            let aborted = |revision| is_aborted(&status("Aborted", &message), revision);
             assert!(aborted("b2") && !aborted("c3"));
-            // The DaemonSet controller wrote observedGeneration; the condition is as an earlier version wrote it.
-            let mut unnamed = status("Failed", &halted.to_string());
-            assert_eq!(Halted::of_status(&unnamed, 3, "b2"), None);
-            assert!(!is_aborted(&status("Aborted", "aborted by hand"), 3, "b2"));
-            let released = Released { name: "net-a1".to_owned(), hash: "a1".to_owned(), generation: 3 };
-            let (_, reason, message) = condition(&released, FirstInstances::Held);
-            let released = json!({"type": "Released", "status": "False", "reason": reason, "message": message});
-            unnamed["conditions"].as_array_mut().unwrap().push(released);
-            assert_eq!(Halted::of_status(&unnamed, 3, "b2"), Some(halted.clone()));
-            assert_eq!(Halted::of_status(&unnamed, 4, "c3"), None, "of another template");
+            assert_eq!(Halted::of_status(&status("Failed", &halted.to_string()), "b2"), None, "it names no revision");
         }
-        assert_eq!(Halted::read("what is this").cause, "what is this");
-        assert_eq!(Halted::of_status(&json!({}), 0, ""), None);
+        assert_eq!(Halted::read("what is this"), Halted::by_hand("what is this".to_owned()));
+        assert_eq!(Halted::of_status(&json!({}), ""), None);
     }
 }

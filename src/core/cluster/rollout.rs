@@ -361,7 +361,7 @@ impl RolloutPlan {
             // Nodes that run nothing yet are no part of a step.
             Some(step) => {
                 let begun = view.all(|i| view.counts(i) && view.may_have_begun(i)).count();
-                (step.nodes.saturating_sub(begun), Standstill::Step(step.text.clone()))
+                (step.nodes.saturating_sub(begun), Standstill::Step(step.status.clone()))
             }
             None => {
                 let old = view.all(|i| view.nodes[i].should_run && is_kept(i)).count();

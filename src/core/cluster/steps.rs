@@ -9,11 +9,16 @@ use serde::Serialize;
 use crate::core::annotations::int_or_percent;
 use crate::core::duration;
 use crate::core::model::IntOrPercent;
-use crate::core::model::PROMOTED;
 use crate::core::time::Span;
 use crate::core::time::Timestamp;
+use crate::core::time::rfc3339;
 
 use super::rollout::resolve;
+
+mod step_status;
+
+pub use step_status::StepPlace;
+pub use step_status::StepStatus;
 
 /// Annotation of a ControllerRevision: the step that its rollout is in, and since when it holds there.
 pub const STEP_ANNOTATION: &str = "daemonlet.dev/step";
@@ -22,8 +27,6 @@ pub const STEP_ANNOTATION: &str = "daemonlet.dev/step";
 const STEPS: usize = 64;
 /// Bytes of the annotation at most: a ControllerRevision repeats it, and what is too long there is not read.
 const BYTES: usize = 4 << 10;
-/// Characters that are shown of a void promotion.
-const SHOWN: usize = 32;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RolloutStep {
@@ -109,14 +112,11 @@ impl<'a> Promotion<'a> {
         number.map_or(Self::Void(written), Self::Of)
     }
 
-    /// The text about a void promotion; otherwise empty.
-    fn void_text(self) -> String {
+    /// As a void one is written.
+    fn void(self) -> Option<String> {
         match self {
-            Self::None | Self::Of(_) => String::new(),
-            Self::Void(written) => {
-                let shown: String = written.chars().take(SHOWN).collect();
-                format!(" ({PROMOTED} names {shown:?}, which is none of these steps)")
-            }
+            Self::None | Self::Of(_) => None,
+            Self::Void(written) => Some(written.to_owned()),
         }
     }
 }
@@ -126,9 +126,9 @@ impl<'a> Promotion<'a> {
 pub struct StepState {
     /// Its number, from 1 on.
     pub step: usize,
-    /// Since when all nodes of the step have the revision (RFC 3339), if they do.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub since: Option<String>,
+    /// Since when all nodes of the step have the revision, if they do.
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "rfc3339")]
+    pub since: Option<Timestamp>,
     /// The revision's number: a template that comes back has another, and begins anew.
     pub number: i64,
     /// The steps that it is one of, as they are written.
@@ -168,8 +168,8 @@ pub struct StepLimit {
     pub nodes: usize,
     /// Whether there is no step after it.
     pub is_last: bool,
-    /// Where it stands, as a text.
-    pub text: String,
+    /// Where it stands.
+    pub status: StepStatus,
 }
 
 /// What is known of the nodes.
@@ -187,8 +187,8 @@ pub(super) struct StepFacts<'a> {
     pub(super) done: usize,
     /// Those of them that have it, and on which it failed or which are away for good: the step does not wait for them.
     pub(super) lost: usize,
-    /// The first of those that have it and not available; empty if there is none.
-    pub(super) unavailable: &'a str,
+    /// Those that have it and not available.
+    pub(super) unavailable: &'a [&'a str],
     /// Whether so many nodes are away, or have a dead agent, that the others do not speak for the step.
     pub(super) is_frozen: bool,
     /// Whether it is outside its window: a step may begin its hold, and no step follows another.
@@ -212,9 +212,7 @@ pub(super) fn course(
     let before = (state.of != of).then(|| parse(&state.of).unwrap_or_default());
     if let Some(before) = before.filter(|before| before != steps) {
         if facts.is_frozen || facts.is_closed {
-            let text = "its steps were changed, and no other node follows while nodes are unreachable or have a dead \
-                         agent, or something else holds the rollout";
-            let limit = StepLimit { nodes: facts.have, is_last: false, text: text.to_owned() };
+            let limit = StepLimit { nodes: facts.have, is_last: false, status: StepStatus::Changed };
             return (limit, state, None);
         }
         // It goes on in the first step that is not smaller than what is there, and larger than what has held already.
@@ -229,18 +227,15 @@ pub(super) fn course(
     }
     state.step = state.step.min(last);
     loop {
-        let Some(step) = steps.get(state.step - 1) else {
-            let limit = StepLimit { nodes: facts.desired, is_last: true, text: String::new() };
-            return (limit, state, None);
-        };
-        let nodes = size(step);
+        let step = steps.get(state.step - 1);
+        let nodes = step.map_or(facts.desired, size);
         let is_last = state.step == last;
-        let place = format!("step {} of {last} ({nodes} of {} nodes)", state.step, facts.desired);
+        let place = StepPlace { number: state.step, last, nodes, desired: facts.desired };
         let is_promoted = facts.promoted == Promotion::Of(state.step);
-        let limit = |text: String| StepLimit { nodes, is_last, text };
-        let waits_for = || match facts.unavailable {
-            "" => place.clone(),
-            names => format!("{place}: it is not available on {names}"),
+        let limit = |status: StepStatus| StepLimit { nodes, is_last, status };
+        let waits = || {
+            let unavailable = facts.unavailable.iter().map(|&node| node.to_owned()).collect();
+            limit(StepStatus::Waits { place, unavailable })
         };
         // Where fewer nodes can take it than the step has, those are enough. One at least shows that it works, or a
         // person says so.
@@ -252,29 +247,27 @@ pub(super) fn course(
         // If the step has grown, the added nodes have their time, too.
         let has_grown = state.size > 0 && nodes > state.size && !is_done;
         state.since = state.since.filter(|_| !has_grown);
-        state.size = state.since.as_ref().map_or(0, |_| nodes);
+        state.size = state.since.map_or(0, |_| nodes);
         if is_last || !is_done && state.since.is_none() {
-            return (limit(waits_for()), state, None);
+            return (waits(), state, None);
         }
         if facts.is_frozen {
-            return (limit(format!("{place}: too many nodes are unreachable or have a dead agent")), state, None);
+            return (limit(StepStatus::Frozen(place)), state, None);
         }
-        let since = state.since.as_ref().and_then(|since| since.parse::<Timestamp>().ok());
         // A clock that was set back makes no hold longer.
-        let since = since.filter(|since| *since <= facts.now).unwrap_or(facts.now);
-        (state.since, state.size) = (Some(since.to_string()), nodes);
+        let since = state.since.filter(|since| *since <= facts.now).unwrap_or(facts.now);
+        (state.since, state.size) = (Some(since.in_whole_seconds()), nodes);
         if facts.is_closed {
-            return (limit(waits_for()), state, None);
+            return (waits(), state, None);
         }
-        let until = since + step.hold;
+        let until = since + step.map_or(Span::ZERO, |step| step.hold);
         let is_over = is_promoted || until <= facts.now;
         if !is_over {
-            let void = facts.promoted.void_text();
-            let text = format!("{place} holds until {until}, or `kubectl daemonlet promote`{void}");
-            return (limit(text), state, Some(until));
+            let holds = StepStatus::Holds { place, until, void: facts.promoted.void() };
+            return (limit(holds), state, Some(until));
         }
         if !is_done {
-            return (limit(waits_for()), state, None);
+            return (waits(), state, None);
         }
         (state.step, state.since, state.size) = (state.step + 1, None, 0);
     }

@@ -37,7 +37,7 @@ impl Life {
                 let released = RolloutStatus::of(&self.daemon()["status"], 0).released;
                 if released.is_some_and(|released| released.hash != self.wanted()) {
                     self.log("it is halted by hand, and its ControllerRevision will be deleted".to_owned());
-                    let by_hand = Halted { time: self.now.to_string(), cause: "by hand".to_owned(), nodes: vec![] };
+                    let by_hand = Halted { time: Some(self.now), ..Halted::by_hand("by hand".to_owned()) };
                     let annotations = json!({HALTED_ANNOTATION: by_hand.annotation()});
                     let key = ObjectKey::new(KEY.0, self.current());
                     let patch = json!({"metadata": {"annotations": annotations}});

@@ -71,8 +71,7 @@ impl Life {
     pub(super) fn halted(&self, hash: &str) -> Option<Timestamp> {
         let is_it = |revision: &&Value| history::RevisionFact::hash_of(&revision["data"]) == hash;
         let revision = self.api.list(WatchedKind::Revisions).find(is_it)?;
-        let halted = Halted::of(revision["metadata"]["annotations"][HALTED_ANNOTATION].as_str()?);
-        halted.time.parse().ok()
+        Halted::of(revision["metadata"]["annotations"][HALTED_ANNOTATION].as_str()?).time
     }
 
     /// Whether coordinators have had the time to do what follows from something that is so since then.

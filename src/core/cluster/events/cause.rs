@@ -5,6 +5,7 @@
 use std::fmt;
 
 use crate::core::bounds::DAEMON_SETS;
+use crate::core::cluster::released::HaltCause;
 use crate::core::cluster::rollout::Stuck;
 use crate::core::record::Cause;
 use crate::core::status::State;
@@ -42,8 +43,8 @@ pub enum TroubleCause {
     BrokenUnwritten(String),
     StepUnwritten(String),
     NoControllerRevision,
-    /// Why it was halted, as the ControllerRevision keeps it.
-    Halted(String),
+    /// Why it was halted.
+    Halted(HaltCause),
     TooFewAgents,
     TooManyApprovals,
     /// This namespace has more than are coordinated there.
@@ -101,7 +102,7 @@ impl fmt::Display for TroubleCause {
             Self::NoControllerRevision => {
                 "it has no ControllerRevision of the current template, and nothing is rolled out without it"
             }
-            Self::Halted(why) => why,
+            Self::Halted(why) => return why.fmt(f),
             Self::TooFewAgents => {
                 "agents on too few nodes say that they run it in place of the DaemonSet controller: it is left alone; \
                  hint: label it daemonlet.dev/mode=static if they are to"

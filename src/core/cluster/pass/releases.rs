@@ -5,10 +5,11 @@
 use std::collections::BTreeSet;
 
 use crate::core::annotations;
-use crate::core::cluster::conditions::count;
 use crate::core::cluster::history::RevisionFact;
 use crate::core::cluster::released::ALL_RETRIED;
+use crate::core::cluster::released::FailedNodes;
 use crate::core::cluster::released::FirstInstances;
+use crate::core::cluster::released::HaltCause;
 use crate::core::cluster::released::Halted;
 use crate::core::cluster::released::RETRIED_BYTES;
 use crate::core::cluster::released::Released;
@@ -63,7 +64,7 @@ pub(super) fn halted(
     let unwritten = noted.filter(|noted| noted.stands(uid)).map(|noted| noted.halted.clone());
     // A halt without nodes was written by hand. If the ControllerRevision exists and does not have it, it was ended by
     // hand, too.
-    let in_status = Halted::of_status(&daemon.status, daemon.generation, &daemon.hash);
+    let in_status = Halted::of_status(&daemon.status, &daemon.hash);
     let in_status = in_status.filter(|halted| !halted.nodes.is_empty() || current.is_none());
     let is_decided = known.state.decided.get(&daemon.daemon_set.key) == Some(&daemon.uid);
     let of_former_term = || in_status.filter(|_| !is_decided);
@@ -80,25 +81,15 @@ pub(super) fn halted(
         return Some(noted.halted.clone());
     }
     halts.then(|| Halted {
-        time: known.now.to_string(),
-        cause: cause(number, broken),
+        time: Some(known.now.in_whole_seconds()),
+        cause: HaltCause::Failed(FailedNodes {
+            nodes: number,
+            deleted: broken.deleted.len(),
+            taken_away: broken.taken_away.len(),
+            more: broken.more,
+        }),
         nodes: failed.into_iter().take(NODES).map(str::to_owned).collect(),
     })
-}
-
-/// The cause of a halt: the revision failed on this `number` of nodes, and how many of them are lost in which way.
-fn cause(number: usize, broken: &Broken) -> String {
-    let failed = format!("the revision failed on {}", count(number));
-    match (broken.deleted.len(), broken.taken_away.len(), broken.more) {
-        (0, 0, 0) => failed,
-        (deleted, 0, 0) => format!("{failed}, {deleted} of them deleted"),
-        (0, taken, 0) => format!("{failed}, {taken} of them not to run it any more"),
-        (deleted, taken, 0) => format!("{failed}, {deleted} of them deleted and {taken} not to run it any more"),
-        // Of those whose names are not noted it is not known in which way they are lost.
-        (deleted, taken, more) => {
-            format!("{failed}, {} of them deleted or not to run it any more", deleted + taken + more)
-        }
-    }
 }
 
 /// Why nothing more is approved although the current revision is released: instances of it failed with the overlays of
@@ -127,7 +118,7 @@ pub(super) fn retried(
 ) -> Option<BTreeSet<String>> {
     let is_as_then = |n: &NodeFact<'_>| n.failed || !n.ready || !n.is_liveness_known();
     // A coordinator that takes over believes the halt in the status as long as it names them.
-    let in_status = Halted::of_status(&daemon.status, daemon.generation, &daemon.hash);
+    let in_status = Halted::of_status(&daemon.status, &daemon.hash);
     let is_named = |name: &String| in_status.as_ref().is_some_and(|halted| halted.nodes.contains(name));
     if current.retried.is_empty() {
         return None;

@@ -18,6 +18,7 @@ use crate::core::cluster::steps::Promotion;
 use crate::core::cluster::steps::StepFacts;
 use crate::core::cluster::steps::StepLimit;
 use crate::core::cluster::steps::StepState;
+use crate::core::cluster::steps::StepStatus;
 use crate::core::model::PROMOTED;
 use crate::core::model::STEPS;
 use crate::core::time::Timestamp;
@@ -109,10 +110,9 @@ pub(super) fn stage(
         let is_waited_for = has_it || claims && (is_lost || node.late);
         unavailable.extend((is_waited_for && !is_available).then_some(node.name));
     }
-    let unavailable = rollout::names(&unavailable);
     let is_away = rollout::is_outage(rules, facts) || rollout::is_silence(rules, facts);
     let (is_frozen, is_closed) = (advance == Advance::Held || is_away, advance == Advance::Closed);
-    let unavailable = unavailable.as_str();
+    let unavailable = &*unavailable;
     let of_nodes =
         StepFacts { desired, able, away, have, done, lost, unavailable, is_frozen, is_closed, promoted, now };
     let (mut limit, state, look_again) = steps::course((&steps, text), &before, of_nodes);
@@ -127,8 +127,7 @@ pub(super) fn stage(
     }
     let target = RequestTarget::Revision(daemon.daemon_set.key.clone(), RevisionChange::Step, current.name.clone());
     if let Some(why) = retries.failure(&target).filter(|_| known.as_ref() != Some(&state)) {
-        // The next pass does not know since when it holds: a time would be another one each time.
-        limit.text = format!("step {} cannot be noted on ControllerRevision {}: {why}", state.step, current.name);
+        limit.status = StepStatus::Unwritten { step: state.step, revision: current.name.clone(), why: why.clone() };
     }
     let write = (known.as_ref() != Some(&state)).then(|| RevisionWrite::Step { name: current.name.clone(), state });
     Stage { limit: Some(limit), write, look_again }
@@ -145,8 +144,7 @@ pub(super) fn promoted<'a>(annotation: &'a str, revision: &str, number: i64) -> 
 pub(super) fn is_aborted(daemon: &WatchedDaemon, current: Option<&RevisionFact>) -> bool {
     // Its ControllerRevision may have been deleted since, and made again under another name.
     let is_named = |name| {
-        current.is_some_and(|current| current.name == name)
-            || released::is_aborted(&daemon.status, daemon.generation, &daemon.hash)
+        current.is_some_and(|current| current.name == name) || released::is_aborted(&daemon.status, &daemon.hash)
     };
     rules::aborted(&daemon.daemon_set).is_some_and(is_named)
         && !is_released(daemon)

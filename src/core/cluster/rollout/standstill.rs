@@ -7,6 +7,7 @@ use std::fmt;
 use super::RolloutHold;
 use super::canary;
 use super::taken::Stuck;
+use crate::core::cluster::steps::StepStatus;
 
 /// Why no further node is approved for now.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -14,7 +15,7 @@ pub enum Standstill {
     /// What holds the whole rollout.
     Hold(RolloutHold),
     /// Where the step that it is in stands.
-    Step(String),
+    Step(StepStatus),
     /// No node of the daemon is a canary node; what else holds it, if anything does.
     NoCanary { also: Option<RolloutHold> },
     /// The canary nodes have to be available for a while, and these are not.
@@ -37,7 +38,7 @@ impl fmt::Display for Standstill {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Hold(hold) => hold.fmt(f),
-            Self::Step(text) => f.write_str(text),
+            Self::Step(status) => status.fmt(f),
             Self::NoCanary { also: None } => f.write_str(canary::NONE),
             Self::NoCanary { also: Some(hold) } => write!(f, "{hold}; {}", canary::NONE),
             Self::Canary { waiting } if waiting.is_empty() => {

@@ -49,7 +49,7 @@ impl RolloutPlan {
             return;
         }
         self.held = match &view.rules.step {
-            Some(step) if !reach.is_whole => Some(Standstill::Step(step.text.clone())),
+            Some(step) if !reach.is_whole => Some(Standstill::Step(step.status.clone())),
             None if reach.kept > 0 => Some(Standstill::Partition(reach.kept.min(left.len()))),
             _ => None,
         };

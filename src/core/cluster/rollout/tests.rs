@@ -1,3 +1,4 @@
+use crate::core::cluster::steps::StepStatus;
 use crate::core::time::Timestamp;
 use crate::core::time::at;
 use crate::core::time::ms;
@@ -107,6 +108,16 @@ fn the_budget_is_kept_and_unavailable_nodes_come_first() {
 const NONE: [&str; 0] = [];
 
 /// Why a rollout stands still; empty: it does not.
+/// A step of so many nodes that is not the last one.
+fn step(nodes: usize) -> StepLimit {
+    StepLimit { nodes, is_last: false, status: StepStatus::Changed }
+}
+
+/// Whether a rollout is held by its step.
+fn is_held_by_step(held: &Option<Standstill>) -> bool {
+    matches!(held, Some(Standstill::Step(StepStatus::Changed)))
+}
+
 fn said(held: &Option<Standstill>) -> String {
     held.as_ref().map(ToString::to_string).unwrap_or_default()
 }
@@ -285,8 +296,7 @@ fn an_unclaimed_approval_does_not_outlive_how_far_the_rollout_reaches() {
     assert_eq!(withdrawn(&kept(1), &nodes), NO_NODE);
     assert_eq!(withdrawn(&kept(2), &nodes), [1]);
     assert_eq!(withdrawn(&kept(3), &nodes), [1, 0]);
-    let step = StepLimit { nodes: 1, is_last: false, text: "step 1".to_owned() };
-    assert_eq!(withdrawn(&RolloutRules { step: Some(step), ..rules(2) }, &nodes), [1]);
+    assert_eq!(withdrawn(&RolloutRules { step: Some(step(1)), ..rules(2) }, &nodes), [1]);
     let canary = RolloutRules { canary_hold: Some(ms(0)), ..rules(2) };
     let first = NodeFact { canary: true, ..nodes[1].clone() };
     assert_eq!(withdrawn(&canary, &[nodes[0].clone(), first]), [0]);

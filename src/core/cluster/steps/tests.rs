@@ -26,7 +26,7 @@ fn facts(done: usize, now: i64) -> StepFacts<'static> {
         have: done,
         done,
         lost: 0,
-        unavailable: "",
+        unavailable: &[],
         is_frozen: false,
         is_closed: false,
         promoted: Promotion::None,
@@ -42,7 +42,10 @@ fn each_step_holds_from_when_its_nodes_have_it() {
     assert_eq!((limit.nodes, limit.is_last, state.step, &state.since), (1, false, 1, &None));
     let (limit, state, look) = course((&steps, "s"), &state, facts(1, 2_000));
     assert_eq!((limit.nodes, state.step, look), (1, 1, Some(at(12_000))));
-    assert!(limit.text.starts_with("step 1 of 3 (1 of 40 nodes) holds until 1970-01-01T00:00:12Z, or"), "{limit:?}");
+    assert!(
+        limit.status.to_string().starts_with("step 1 of 3 (1 of 40 nodes) holds until 1970-01-01T00:00:12Z, or"),
+        "{limit:?}"
+    );
     // Another coordinator reads it: the hold goes on, also while a node is not available.
     let state = StepState::of(Some(&state.annotation()), 7).unwrap();
     assert_eq!(course((&steps, "s"), &state, facts(0, 11_999)).0.nodes, 1);
@@ -84,14 +87,17 @@ fn a_hold_ends_by_hand_and_nodes_that_cannot_take_the_revision_do_not_delay_it()
 fn nodes_on_which_it_failed_hold_no_step_up_and_one_that_is_available_or_a_person_shows_that_it_works() {
     let steps = parse("2; 50%, 1h; 100%").unwrap();
     let state = StepState::first(1, "s");
-    let lost = |done, lost| StepFacts { able: 40 - lost, lost, unavailable: "b", ..facts(done, 1_000) };
+    let lost = |done, lost| StepFacts { able: 40 - lost, lost, unavailable: &["b"], ..facts(done, 1_000) };
     assert_eq!(course((&steps, "s"), &state, lost(1, 1)).1.step, 2);
     let (limit, same, _) = course((&steps, "s"), &state, lost(0, 2));
-    assert_eq!((same.step, limit.text.as_str()), (1, "step 1 of 3 (2 of 40 nodes): it is not available on b"));
+    assert_eq!(
+        (same.step, limit.status.to_string().as_str()),
+        (1, "step 1 of 3 (2 of 40 nodes): it is not available on b")
+    );
     assert_eq!(course((&steps, "s"), &state, lost(0, 1)).1.step, 1);
     let promoted = StepFacts { promoted: Promotion::Of(1), ..lost(0, 2) };
     assert_eq!(course((&steps, "s"), &state, promoted).1.step, 2);
-    let second = StepState { step: 2, since: Some(at(1_000).to_string()), ..state };
+    let second = StepState { step: 2, since: Some(at(1_000)), ..state };
     let later = StepFacts { now: at(3_601_000), ..lost(19, 1) };
     assert_eq!(course((&steps, "s"), &second, later).1.step, 3, "also after the hold");
 }
@@ -118,7 +124,7 @@ fn what_is_promoted_is_a_step_of_this_number_and_size() {
     let (limit, state, _) = course((&steps, "s"), &StepState::first(1, "s"), void);
     assert_eq!(state.step, 1);
     let hint = "`kubectl daemonlet promote` (daemonlet.dev/promoted names \"1/5%\", which is none of these steps)";
-    assert!(limit.text.ends_with(hint), "{limit:?}");
+    assert!(limit.status.to_string().ends_with(hint), "{limit:?}");
 }
 
 #[test]
@@ -127,9 +133,9 @@ fn an_outage_goes_through_no_step_and_a_clock_ahead_prolongs_no_hold() {
     let state = StepState { step: 2, ..StepState::first(1, "s") };
     let away = StepFacts { able: 1, is_frozen: true, ..facts(1, 1_000) };
     assert_eq!(course((&steps, "s"), &state, away).1, state);
-    let ahead = StepState { since: Some(at(9_000_000).to_string()), ..state };
+    let ahead = StepState { since: Some(at(9_000_000)), ..state };
     let (_, state, look) = course((&steps, "s"), &ahead, facts(20, 1_000));
-    assert_eq!((state.since.as_deref(), look), (Some(at(1_000).to_string().as_str()), Some(at(11_000))));
+    assert_eq!((state.since, look), (Some(at(1_000)), Some(at(11_000))));
 }
 
 #[test]
@@ -147,7 +153,7 @@ fn edited(
     after: &str,
     facts: StepFacts<'_>,
 ) -> (usize, bool, usize) {
-    let since = since.map(|since| at(since).to_string());
+    let since = since.map(at);
     let state = StepState { step, since, ..StepState::first(1, before) };
     let (limit, state, _) = course((&parse(after).unwrap(), after), &state, facts);
     (state.step, state.since.is_some(), limit.nodes)

@@ -48,7 +48,7 @@ fn a_rollout_goes_by_steps_which_the_revision_keeps() {
     view.put(WatchedKind::Revisions, in_step(&step(&plan).unwrap()));
     view.put(WatchedKind::NodeDaemons, on_two("a"));
     let plan = view.plan(NOW + ms(5_000));
-    assert_eq!((approved(&plan).len(), step(&plan).unwrap().since), (0, Some((NOW + ms(5_000)).to_string())));
+    assert_eq!((approved(&plan).len(), step(&plan).unwrap().since), (0, Some(NOW + ms(5_000))));
     let (_, reason, message) = condition(&plan, "Progressing");
     assert_eq!(reason, "Held");
     assert!(message.contains("step 1 of 3 (1 of 4 nodes) holds until"), "{message}");
@@ -95,7 +95,7 @@ fn the_first_template_has_no_steps_though_nodes_run_what_a_deleted_daemon_set_le
 
 #[test]
 fn a_hold_is_ended_by_hand_for_this_revision_and_step_alone() {
-    let first = StepState { since: Some(NOW.to_string()), size: 1, ..StepState::first(2, STEPS) };
+    let first = StepState { since: Some(NOW), size: 1, ..StepState::first(2, STEPS) };
     let promotions = [("two", "1/1", 2), ("two", "2/2", 0), ("one", "1/1", 0), ("two", "1", 0), ("two", "1/25%", 0)];
     for (image, step_of, wanted) in promotions {
         let promoted = revision_name(image, step_of);
@@ -132,7 +132,7 @@ fn a_step_that_is_promoted_and_edited_then_is_another_step() {
         let mut view = with_one_released(promoted(steps));
         let state = StepState { step: if steps.starts_with('2') { 1 } else { 2 }, ..StepState::first(2, steps) };
         let size = if steps.contains('3') { 3 } else { 2 };
-        view.put(WatchedKind::Revisions, in_step(&StepState { since: Some(NOW.to_string()), size, ..state }));
+        view.put(WatchedKind::Revisions, in_step(&StepState { since: Some(NOW), size, ..state }));
         ["a", "b", "c"].into_iter().for_each(|name| view.put(WatchedKind::NodeDaemons, on_two(name)));
         let plan = view.plan(NOW + ms(5_000));
         assert_eq!(step(&plan).map_or(0, |state| state.step), wanted, "{steps}");

@@ -51,8 +51,7 @@ fn what_waits_for_a_trigger_is_withdrawn_when_that_or_the_rollout_ends() {
 #[test]
 fn steps_partition_and_canaries_bound_what_waits_for_a_trigger() {
     let boot = on(UpdateTrigger::Boot);
-    let step = |nodes| Some(StepLimit { nodes, is_last: false, text: "step 1".to_owned() });
-    let one = RolloutRules { step: step(1), ..boot.clone() };
+    let one = RolloutRules { step: Some(step(1)), ..boot.clone() };
     assert_eq!(approves(&one, &[node("a", OLD), node("b", OLD)]), ["a"]);
     let nodes = [standing("a", UpdateTrigger::Boot), standing("b", UpdateTrigger::Boot)];
     assert_eq!(plan(&one, ms(0), &nodes, NOW).withdraw, [1], "the steps were changed");
@@ -70,7 +69,7 @@ fn steps_partition_and_canaries_bound_what_waits_for_a_trigger() {
 #[test]
 fn what_waits_for_a_trigger_on_a_node_that_is_away_keeps_no_place() {
     let drain = on(UpdateTrigger::Drain);
-    let step = Some(StepLimit { nodes: 1, is_last: false, text: "step 1".to_owned() });
+    let step = Some(step(1));
     let away = NodeFact { reachable: false, ..standing("a", UpdateTrigger::Drain) };
     let staged = NodeFact { staged: true, ..away.clone() };
     let withdrawn = |node: NodeFact<'_>| plan(&drain, ms(0), &[node, self::node("b", OLD)], NOW).withdraw;

@@ -34,7 +34,7 @@ fn noted_halt(plan: &ClusterPlan) -> Option<Halted> {
 
 #[test]
 fn a_halt_outlives_the_controller_revision_that_says_it() {
-    let by_hand = Halted { time: String::new(), cause: "by hand".to_owned(), nodes: Vec::new() };
+    let by_hand = Halted::by_hand("by hand".to_owned());
     let by_failure = Halted { nodes: vec!["a".to_owned()], ..by_hand.clone() };
     for halt in [by_hand, by_failure] {
         let mut view = world(json!({}));

@@ -18,7 +18,10 @@ fn a_halt_outlives_the_nodes_on_which_it_failed_and_is_about_one_revision() {
     view.put(WatchedKind::NodeDaemons, failing("b"));
     let plan = view.plan(NOW);
     let halted = halt(&plan).expect("it is noted");
-    assert_eq!((halted.cause.as_str(), halted.nodes.join(",").as_str()), ("the revision failed on 2 nodes", "a,b"));
+    assert_eq!(
+        (halted.cause.to_string().as_str(), halted.nodes.join(",").as_str()),
+        ("the revision failed on 2 nodes", "a,b")
+    );
     let (status, reason, halt_message) = condition(&plan, "Halted");
     assert_eq!((status.as_str(), reason.as_str(), halt_message), ("True", "Failed", halted_message(&halted)));
     assert_eq!(released(&plan).1, "Held");
@@ -83,7 +86,7 @@ fn a_retry_outlives_a_takeover_before_the_status_says_that_the_halt_is_ended() {
     retried["metadata"]["annotations"] = json!({"daemonlet.dev/retried": "gone"});
     view.put(WatchedKind::Revisions, retried);
     let before = view.view.daemons.values().next().unwrap().status.clone();
-    let said = Halted { time: NOW.to_string(), cause: "no".to_owned(), nodes: vec!["gone".to_owned()] };
+    let said = Halted { nodes: vec!["gone".to_owned()], ..Halted::by_hand("no".to_owned()) };
     let mut with_halt = before.clone();
     with_halt["observedGeneration"] = json!(3);
     with_halt["conditions"].as_array_mut().unwrap().iter_mut().filter(|c| c["type"] == "Released").for_each(|c| {
@@ -121,7 +124,7 @@ fn a_retry_forgives_all_nodes_that_are_cut_off_however_many() {
     }
     let now = NOW + ms(60_000);
     let halted = halt(&view.plan(now)).expect("it is noted");
-    assert_eq!((halted.cause.as_str(), halted.nodes.len()), ("the revision failed on 50 nodes", 10));
+    assert_eq!((halted.cause.to_string().as_str(), halted.nodes.len()), ("the revision failed on 50 nodes", 10));
     // What `kubectl daemonlet retry` writes.
     let retried = |names: &str| {
         let mut two = revision("two", 2);

@@ -6,7 +6,7 @@ use super::*;
 fn a_clock_that_jumps_ahead_moves_windows_and_ends_no_hold() {
     let steps = json!({"daemonlet.dev/steps": STEPS});
     let mut view = with_one_released(steps);
-    let since = StepState { since: Some(NOW.to_string()), size: 1, ..StepState::first(2, STEPS) };
+    let since = StepState { since: Some(NOW), size: 1, ..StepState::first(2, STEPS) };
     view.put(WatchedKind::Revisions, in_step(&since));
     view.put(WatchedKind::NodeDaemons, on_two("a"));
     view.put(WatchedKind::NodeDaemons, report("b", "one", json!({}), approval("two", &NOW.to_string())));
@@ -43,7 +43,7 @@ fn a_step_that_is_done_after_its_window_has_closed_begins_its_hold() {
     assert_eq!(step(&view.plan(NOW)), None, "no node has it");
     view.put(WatchedKind::NodeDaemons, on_two("a"));
     let noted = step(&view.plan(NOW + ms(5_000)));
-    let begun = StepState { since: Some((NOW + ms(5_000)).to_string()), size: 1, ..StepState::first(2, STEPS) };
+    let begun = StepState { since: Some(NOW + ms(5_000)), size: 1, ..StepState::first(2, STEPS) };
     assert_eq!(noted.as_ref(), Some(&begun));
     view.put(WatchedKind::Revisions, in_step(&begun));
     let plan = view.plan(NOW + ms(605_000));
