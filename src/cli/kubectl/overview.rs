@@ -52,7 +52,10 @@ fn human(overview: &Overview, namespace: Option<&str>, colour: Colour, now: Time
         text.push_str("# ready on the wanted revision, = on it and not ready, . not on it\n");
     }
     for rollout in &overview.daemon_sets {
-        for said in [held(rollout), &rollout.halted, &rollout.degraded].into_iter().filter(|said| !said.is_empty()) {
+        // The halt is shown by itself.
+        let held = (!rollout.is_held_by_halt).then_some(&rollout.held);
+        let said = held.into_iter().chain([&rollout.halted, &rollout.degraded]);
+        for said in said.filter(|said| !said.is_empty()) {
             text.push_str(&colour.yellow(&format!("{}/{}: {said}", rollout.namespace, rollout.name)));
             text.push('\n');
         }
@@ -72,13 +75,6 @@ fn human(overview: &Overview, namespace: Option<&str>, colour: Colour, now: Time
         text.push_str(&table::table(&["NODE", "DAEMONSET", "STATE", "REVISION", "READY", "REASON"], &late));
     }
     text
-}
-
-/// What holds a rollout, unless that is the halt alone, which is shown by itself.
-fn held(rollout: &Rollout) -> &str {
-    let (_, halt) = rollout.halted.split_once(": ").unwrap_or_default();
-    let is_halt = !halt.is_empty() && rollout.held.ends_with(halt);
-    if is_halt { "" } else { &rollout.held }
 }
 
 fn row(rollout: &Rollout, colour: Colour) -> Vec<Cell> {
@@ -160,6 +156,7 @@ mod tests {
             revision: "5d8c7".into(),
             paused: false,
             held: String::new(),
+            is_held_by_halt: false,
             halted: String::new(),
             degraded: String::new(),
             released: String::new(),
@@ -173,13 +170,15 @@ mod tests {
 
     #[test]
     fn what_else_holds_a_halted_rollout_is_shown() {
-        let of = |held: &str| {
-            let halted = "revision 5d8c7: halted since t: it failed on 1 node: n1".to_owned();
-            let rollout = Rollout { held: held.to_owned(), halted, ..rollout(3, 1, 1) };
-            super::held(&rollout).to_owned()
+        let shows = |is_held_by_halt: bool| {
+            let (held, halted) = ("2 of 3 nodes are left: why".to_owned(), "revision 5d8c7: halted".to_owned());
+            let daemon_sets = vec![Rollout { held, halted, is_held_by_halt, ..rollout(3, 1, 1) }];
+            let coordinator = Leader::default();
+            let overview = Overview { schema_version: 1, coordinator, daemon_sets, left_alone: Vec::new() };
+            let text = human(&overview, None, Colour::none(), at(1_000));
+            (text.contains("net: 2 of 3 nodes are left: why"), text.contains("net: revision 5d8c7: halted"))
         };
-        assert_eq!(of("2 of 3 nodes are left: halted since t: it failed on 1 node: n1"), "");
-        assert_eq!(of("2 of 3 nodes are left: paused"), "2 of 3 nodes are left: paused");
+        assert_eq!((shows(true), shows(false)), ((false, true), (true, true)));
     }
 
     #[test]

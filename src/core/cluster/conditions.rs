@@ -259,6 +259,13 @@ pub fn is_held(progressing: &Value) -> bool {
     matches!(progressing.str_at("reason"), HELD | NO_CANARY)
 }
 
+/// Whether the halt that the condition `Halted` tells of is all that holds the rollout by the condition `Progressing`: both are
+/// written here, and only their messages say it.
+pub fn is_held_by_halt(progressing: &Value, halted: &Value) -> bool {
+    let words = released::halt_of(halted.str_at("message")).map(|(_, words)| format!(": {words}"));
+    is_held(progressing) && words.is_some_and(|words| progressing.str_at("message").ends_with(&words))
+}
+
 /// Whether the conditions say that the rollout waits for canary nodes, and there are none.
 pub fn lacks_canary(conditions: &[Value]) -> bool {
     conditions.iter().any(|c| c.str_at("type") == "Progressing" && c.str_at("reason") == NO_CANARY)
@@ -337,6 +344,13 @@ mod tests {
         assert_eq!(ended(None, false), (false, "Complete", have.to_owned()));
         assert_eq!(ended(Some(&halted), false), (false, "Held", format!("{have}: {halted}")));
         assert_eq!(ended(None, true), (false, "Held", format!("{have}: its rollout was aborted")));
+        let by_halt = |hold: RolloutHold| {
+            let held = Standstill::Hold(hold);
+            let of = merge(&[], &ConditionFacts { held: Some(&held), halted: Some(&halted), ..facts.clone() }, "t1");
+            let condition = |kind: &str| of.iter().find(|c| c["type"] == kind).unwrap();
+            is_held_by_halt(condition("Progressing"), condition("Halted"))
+        };
+        assert!(by_halt(RolloutHold::Halted(halted.clone())) && !by_halt(RolloutHold::Paused));
         let paused = Standstill::Hold(RolloutHold::Paused);
         let held = ConditionFacts { held: Some(&paused), ..facts };
         let second = merge(&first, &held, "t2");

@@ -7,15 +7,9 @@ use std::collections::BTreeSet;
 
 use serde::Serialize;
 use serde_json::Value;
-use serde_json::json;
 
-use crate::core::annotations::OURS;
 use crate::core::annotations::is_paused;
-use crate::core::bounds::VALUE;
-use crate::core::bounds::object_weight;
 use crate::core::cluster::conditions;
-use crate::core::cluster::history;
-use crate::core::cluster::history::RevisionFact;
 use crate::core::cluster::liveness::MirrorPodLookup;
 use crate::core::cluster::node_daemons::Approval;
 use crate::core::cluster::node_daemons::DaemonReport;
@@ -23,16 +17,13 @@ use crate::core::cluster::node_daemons::InstanceReport;
 use crate::core::cluster::node_daemons::Spec;
 use crate::core::cluster::node_daemons::Status;
 use crate::core::cluster::released::HALTED;
-use crate::core::cluster::released::RolloutStatus;
 use crate::core::field_filter::is_too_large;
 use crate::core::json::Json;
 use crate::core::json::is_condition_true;
-use crate::core::model::DaemonSet;
 use crate::core::model::Lookup;
 use crate::core::model::Mode;
 use crate::core::model::NodeView;
 use crate::core::model::ObjectKey;
-use crate::core::model::Source;
 use crate::core::node;
 use crate::core::placement;
 use crate::core::placement::NamespaceSelector;
@@ -40,13 +31,14 @@ use crate::core::placement::Placement;
 use crate::core::status::LeftAlone;
 use crate::core::status::State;
 use crate::core::time::Timestamp;
-use crate::core::validate;
 
+mod daemon;
 mod leader;
 mod left_alone;
 mod reason;
 mod silent;
 
+pub use daemon::Daemon;
 pub use leader::CANNOT_LIST;
 pub use leader::Leader;
 use reason::reason;
@@ -54,7 +46,7 @@ use reason::silence;
 
 /// The version of the JSON schema of [`Overview`].
 pub const SCHEMA_VERSION: u32 = 1;
-/// So much of a DaemonSet is kept, in bytes as [`object_weight`] counts: ten times what those have that select most.
+/// So much of a DaemonSet is kept, in bytes as [`Daemon::weight`] counts: ten times what those have that select most.
 const MOST_KEPT: usize = 256 << 10;
 
 /// A node of the cluster.
@@ -69,19 +61,6 @@ pub struct OverviewNode {
     pub approvals: Vec<Approval>,
     /// When its agent last renewed its Lease, if it does not any longer: what it says is as old.
     pub silent_since: Option<Timestamp>,
-}
-
-/// A DaemonSet of the API.
-#[derive(Clone, Debug)]
-pub struct Daemon {
-    /// As placement sees it: the rest of its template is left out.
-    pub daemon_set: DaemonSet,
-    /// The hash that agents give its template.
-    pub revision: String,
-    /// What its status says of its rollouts.
-    pub rollout: RolloutStatus,
-    /// The conditions of its status.
-    pub conditions: Vec<Value>,
 }
 
 /// What was listed.
@@ -129,6 +108,9 @@ pub struct Rollout {
     pub paused: bool,
     /// Why its rollout stands still, as the coordinator says; empty: it does not.
     pub held: String,
+    /// Whether that is the halt, and nothing else.
+    #[serde(skip)]
+    pub is_held_by_halt: bool,
     /// Why the rollout of the wanted revision is halted; empty: it is not.
     pub halted: String,
     /// What is wrong, as the coordinator says; empty: nothing.
@@ -225,7 +207,7 @@ impl ClusterOverview {
             self.too_large.push(key);
             return;
         }
-        match daemon(object) {
+        match Daemon::of(object) {
             Some(daemon) if daemon.weight() > MOST_KEPT => self.too_large.push(key),
             Some(daemon) => drop(self.daemons.insert(key, daemon)),
             None => {}
@@ -286,14 +268,19 @@ impl ClusterOverview {
         let daemon = self.daemons.get(key);
         let nodes: Vec<DaemonOnNode> = self.nodes.values().filter_map(|node| self.place(node, key)).collect();
         let count = |check: fn(&&DaemonOnNode) -> bool| nodes.iter().filter(check).count();
+        let is_true: fn(&Value) -> bool = |condition| condition.str_at("status") == "True";
+        let condition = |kind: &str, is_so: fn(&Value) -> bool| daemon.and_then(|daemon| daemon.condition(kind, is_so));
+        let (held, halted) = (condition("Progressing", conditions::is_held), condition(HALTED, is_true));
+        let message = |of: Option<&Value>| of.map(|c| c.str_at("message").to_owned()).unwrap_or_default();
         Rollout {
             namespace: key.namespace.clone(),
             name: key.name.clone(),
             in_api: daemon.is_some(),
             revision: daemon.map(|daemon| daemon.revision.clone()).unwrap_or_default(),
-            held: condition(daemon, "Progressing", conditions::is_held),
-            halted: condition(daemon, HALTED, |c| c.str_at("status") == "True"),
-            degraded: condition(daemon, "Degraded", |c| c.str_at("status") == "True"),
+            held: message(held),
+            is_held_by_halt: held.zip(halted).is_some_and(|(held, halted)| conditions::is_held_by_halt(held, halted)),
+            halted: message(halted),
+            degraded: message(condition("Degraded", is_true)),
             released: daemon.and_then(|d| Some(d.rollout.released.as_ref()?.hash.clone())).unwrap_or_default(),
             paused: daemon.is_some_and(|d| is_paused(&d.daemon_set)),
             desired: count(|place| !place.stands_by()),
@@ -355,40 +342,6 @@ fn of_name<'a>(daemons: &'a [DaemonReport], key: &ObjectKey) -> &'a [DaemonRepor
     let from = daemons.partition_point(|daemon| named(daemon) < key);
     let to = daemons.partition_point(|daemon| named(daemon) <= key);
     &daemons[from..to]
-}
-
-impl Daemon {
-    /// What it takes in memory, in bytes.
-    fn weight(&self) -> usize {
-        let texts = self.daemon_set.annotations.iter().chain(&self.daemon_set.labels);
-        let texts: usize = texts.map(|(name, text)| name.len() + text.len() + VALUE).sum();
-        let conditions: usize = self.conditions.iter().map(object_weight).sum();
-        texts + conditions + object_weight(&self.daemon_set.template)
-    }
-}
-
-fn daemon(mut value: Value) -> Option<Daemon> {
-    let object = value.as_object_mut()?;
-    let status = object.remove("status").unwrap_or_default();
-    // Items of a list carry neither.
-    object.insert("apiVersion".to_owned(), json!("apps/v1"));
-    object.insert("kind".to_owned(), json!("DaemonSet"));
-    let template = value.at(["spec", "template"])?;
-    let revision = RevisionFact::hash_of(&history::data(template));
-    let mut daemon_set = validate::daemon_set(&value, Source::Api).ok()?;
-    daemon_set.template = placement::part_read(&daemon_set.template);
-    daemon_set.selector = Value::Null;
-    daemon_set.annotations.retain(|name, _| name.starts_with(OURS));
-    let rollout = RolloutStatus::of(&status, daemon_set.generation.unwrap_or(0));
-    let conditions = status.list_at("conditions").to_vec();
-    Some(Daemon { daemon_set, revision, rollout, conditions })
-}
-
-/// The message of a condition, if it is so.
-fn condition(daemon: Option<&Daemon>, kind: &str, is_so: fn(&Value) -> bool) -> String {
-    let conditions = daemon.map_or(&[][..], |daemon| &daemon.conditions);
-    let found = conditions.iter().find(|c| c.str_at("type") == kind).filter(|c| is_so(c));
-    found.map(|c| c.str_at("message").to_owned()).unwrap_or_default()
 }
 
 #[cfg(test)]
