@@ -19,15 +19,21 @@ use daemonlet::core::update_trigger::UpdateTrigger;
 use super::KEY;
 use super::api::Api;
 
+mod beside;
 mod definition;
+mod placed;
 mod report;
 
+use beside::Beside;
+pub(super) use beside::Running;
 use definition::Definition;
 use definition::definition;
 pub(super) use definition::hash_of;
 use definition::is_refused;
 pub(super) use definition::needs_approval;
 use definition::status;
+use placed::Placed;
+pub(super) use placed::ROLE;
 
 /// A new instance is ready after this, if it ever is.
 const READY_AFTER: Span = Span::from_secs(3);
@@ -38,24 +44,8 @@ const DEADLINE: Span = Span::from_secs(60);
 const LOOKED_AFTER: Span = Span::from_secs(90);
 /// What is written has reached a coordinator after this, unless that is stopped.
 const KNOWN_AFTER: Span = Span::from_secs(10);
-
-/// What runs.
-#[derive(Clone, Debug)]
-pub(super) struct Running {
-    pub(super) hash: String,
-    /// Whether it is one that never gets ready.
-    is_bad: bool,
-    pub(super) created: Timestamp,
-    pub(super) ready: Option<Timestamp>,
-    /// Since when that is written in the API.
-    reported_ready: Option<Timestamp>,
-    /// Whether it took the place of one that was available.
-    pub(super) is_disruption: bool,
-    /// Whether it is a first instance that an approval was claimed for.
-    pub(super) is_approved_install: bool,
-    /// When the approval was given by which it took the place of another.
-    pub(super) approved_at: Option<Timestamp>,
-}
+/// The same where that may have been stopped, as long as it keeps the Lease.
+const SEEN_AFTER: Span = Span::from_secs(40);
 
 /// A node whose pod broke after its agent died: no report says so.
 #[derive(Clone, Copy, Debug)]
@@ -79,12 +69,15 @@ pub(super) enum Ailment {
 }
 
 /// What a report is made from.
-type ReportedFields = (bool, Option<(String, Timestamp, Option<Timestamp>)>, [Option<String>; 5]);
+type ReportedFields = (bool, Vec<(String, Timestamp, Option<Timestamp>, bool)>, [Option<String>; 5]);
 
 pub(super) struct Node {
     pub(super) name: String,
     pub(super) uid: String,
     pub(super) running: Option<Running>,
+    beside: Option<Beside>,
+    /// What its Node is and has been, and what its agent has read of it.
+    pub(super) placed: Placed,
     previous: Option<String>,
     failed: Option<String>,
     replacing: Option<String>,
@@ -110,22 +103,6 @@ pub(super) struct Node {
     reports: usize,
 }
 
-impl Running {
-    fn new(hash: String, is_bad: bool, created: Timestamp) -> Self {
-        let (ready, reported_ready, approved_at) = (None, None, None);
-        Self {
-            hash,
-            is_bad,
-            created,
-            ready,
-            reported_ready,
-            is_disruption: false,
-            is_approved_install: false,
-            approved_at,
-        }
-    }
-}
-
 impl Node {
     pub(super) fn new(name: String, number: usize) -> Self {
         let (running, previous, failed, replacing) = (None, None, None, None);
@@ -137,6 +114,8 @@ impl Node {
             name,
             uid,
             running,
+            beside: None,
+            placed: Placed::default(),
             previous,
             failed,
             replacing,
@@ -168,6 +147,12 @@ impl Node {
             running.is_bad = false;
         }
         true
+    }
+
+    /// Whether coordinators took it for a node that can take what is approved, when that was given.
+    pub(super) fn can_take(&self, approved_at: Timestamp) -> bool {
+        let lacks = matches!(self.ailment, Some((Ailment::Lacks, _)));
+        self.running.is_some() && self.dead + SEEN_AFTER <= approved_at && !lacks
     }
 
     /// What is wrong with it where it takes a revision.
@@ -203,7 +188,7 @@ impl Node {
     pub(super) fn boot(&mut self, now: Timestamp) -> Option<String> {
         let (hash, is_bad) = self.staged.take()?;
         let old = self.running.take()?;
-        self.previous = Some(old.hash);
+        (self.previous, self.beside) = (Some(old.hash), None);
         let is_bad = is_bad || self.is_spoilt(&hash);
         self.running = Some(Running::new(hash.clone(), is_bad, now));
         Some(hash)
@@ -212,7 +197,8 @@ impl Node {
     /// Its agent dies until then, and its pod breaks, if that is known to have been ready for a while. Gives whether it is.
     pub(super) fn breaks(&mut self, until: Timestamp, now: Timestamp) -> bool {
         let is_known = |running: &&mut Running| running.reported_ready.is_some_and(|since| since + KNOWN_AFTER <= now);
-        let Some(running) = self.running.as_mut().filter(is_known).filter(|_| self.dead <= now) else { return false };
+        let is_alone = self.beside.is_none() && self.dead <= now;
+        let Some(running) = self.running.as_mut().filter(is_known).filter(|_| is_alone) else { return false };
         running.ready = None;
         (self.dead, self.broken) = (until, Some(Broken { since: now, known: None }));
         true
@@ -250,9 +236,7 @@ impl Node {
         let key = ObjectKey::new("", &self.name);
         let serves = api.serves(WatchedKind::NodeDaemons);
         if api.get(WatchedKind::NodeDaemons, &key).is_none() {
-            if let Some(running) = &mut self.running {
-                running.reported_ready = None;
-            }
+            self.note_reported(None);
             self.read = Arc::default();
             self.reported = None;
             if serves {
@@ -266,10 +250,13 @@ impl Node {
         // Its watches are late, each by itself.
         if reads || self.running.is_none() {
             self.read_daemon_set(api)?;
+            self.placed.read(api, &self.name);
         }
         if !self.is_ours() {
-            (self.running, self.previous, self.failed) = (None, None, None);
-            (self.replacing, self.staged) = (None, None);
+            (self.previous, self.failed) = (None, None);
+        }
+        if !self.is_ours() || self.placed.is_read_elsewhere() {
+            (self.running, self.beside, self.replacing, self.staged) = (None, None, None, None);
             self.report(api, now, reads);
             return None;
         }
@@ -297,7 +284,7 @@ impl Node {
             if self.replacing.as_ref() == Some(&running.hash) {
                 self.replacing = None;
             }
-        } else if !daemon.needs_approval() {
+        } else if !daemon.needs_approval() && !self.placed.is_read_tainted() {
             self.running = self.first(api, daemon, now);
         }
         let mut replaced = None;
@@ -308,9 +295,12 @@ impl Node {
         let is_wanted = target.as_deref() == Some(wanted);
         let is_back = target.is_some() && target == self.previous && !daemon.status.is_behind;
         let is_known = is_wanted || is_back;
+        self.keep_one(target.as_deref().filter(|_| is_back).unwrap_or(wanted), daemon.surges, now);
+        // A node that its taints keep from new instances goes back all the same.
+        let is_misplaced = self.placed.is_read_tainted() && !is_back;
         let lacks = |revision: &String| self.running.is_some() && self.ailment(revision) == Some(Ailment::Lacks);
         let is_halted = daemon.status.halted.is_some() && is_wanted;
-        let is_stopped = daemon.is_paused || is_halted || target.as_ref().is_some_and(lacks);
+        let is_stopped = daemon.is_paused || is_halted || is_misplaced || target.as_ref().is_some_and(lacks);
         let when = approval.as_ref().and_then(|approval| approval.when);
         let is_for_boot = when == Some(UpdateTrigger::Boot);
         if is_stopped || !is_for_boot || self.staged.as_ref().is_some_and(|(hash, _)| target.as_ref() != Some(hash)) {
@@ -342,7 +332,7 @@ impl Node {
         }
         // What is wanted no more is given back, and what cannot start.
         let lacks = |claim: &String| self.running.is_some() && self.ailment(claim) == Some(Ailment::Lacks);
-        if self.replacing.as_ref().is_some_and(lacks) {
+        if self.replacing.as_ref().is_some_and(lacks) || is_misplaced {
             self.replacing = None;
         }
         self.replacing.take_if(|claim| claim.as_str() != wanted && !(is_back && target.as_ref() == Some(claim)));
@@ -355,12 +345,14 @@ impl Node {
             // What was not known to be available when it was approved costs nothing.
             let old = self.running.take();
             let ready = old.as_ref().and_then(|old| old.reported_ready).map(|ready| ready + KNOWN_AFTER);
-            let is_disruption = when.is_none() && ready.is_some_and(|ready| approved_at.is_some_and(|at| ready <= at));
+            let was_available = |at| ready.is_some_and(|ready| ready <= at) && self.placed.was_known_ready(at);
+            let is_disruption = when.is_none() && approved_at.is_some_and(was_available);
             let is_approved_install = old.is_none();
             let new = Running::new(target.clone(), is_bad, now);
             self.running = Some(Running { is_disruption, is_approved_install, approved_at, ..new });
             if let Some(old) = old {
-                self.previous = Some(old.hash);
+                self.previous = Some(old.hash.clone());
+                self.beside = daemon.surges.then_some(Beside { running: old, is_ending: false });
                 replaced = Some(target);
             }
         }

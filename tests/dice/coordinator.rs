@@ -181,10 +181,10 @@ impl Process {
         let view = &observation.snapshot;
         self.lost.look(view, decision.memory.is_some(), now);
         let lost = self.lost.given_against(view, &decision.requests);
-        let beyond = slots::given_beyond(view, &decision.requests, budget);
         let against = || given::given_against(view, &decision.requests, now);
         let status = || given::status_against(view, &decision.requests);
         let is_dead = |node: &str| self.state.liveness.dead_since(node).is_some();
+        let beyond = slots::given_beyond(view, &decision.requests, budget, is_dead);
         let stepped = || given::stepped_against(view, &decision.requests, is_dead, now);
         self.broken = beyond.or(lost).or_else(against).or_else(status).or_else(stepped);
         let mode = |daemon: &WatchedDaemon| daemon.daemon_set.labels.get(MODE_LABEL).cloned();

@@ -63,7 +63,10 @@ pub(super) fn given_against(view: &ClusterSnapshot, requests: &[ClusterRequest],
         let reported = entry.report.as_ref().and_then(|report| report.daemon(daemon.key));
         let lacks =
             reported.and_then(|reported| reported.missing).is_some_and(|(revision, _)| revision == daemon.wanted);
+        let is_tainted = entry.node.as_ref().is_none_or(|node| !node.view.taints.is_empty());
         let wrong = match (new.revision == daemon.hash, current) {
+            _ if !slots::is_selected(entry) => "its Node is not selected",
+            (true, _) if is_tainted => "its Node has a taint",
             _ if daemon.refused.is_some() => "its definition is refused",
             _ if mode == Some("bootstrap") => "it is let go",
             _ if annotation(PAUSED) == Some("true") => "it is paused",
@@ -74,7 +77,7 @@ pub(super) fn given_against(view: &ClusterSnapshot, requests: &[ClusterRequest],
                 "its partition is not understood"
             }
             (true, _) if is_closed => "it is outside its window",
-            (false, _) if runs.is_some_and(|runs| runs != daemon.hash && runs != new.revision) => {
+            (false, _) if runs.is_some_and(|runs| runs != daemon.hash) && !slots::has(view, entry, &new.revision) => {
                 "its node never had what is taken back"
             }
             (false, _) if !may_go_back => "another revision is wanted, and no node goes back",

@@ -1,7 +1,6 @@
 //! One life of a cluster: its nodes, its coordinator, and what happens round by round.
 
 use std::collections::BTreeMap;
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use daemonlet::core::cluster::history;
@@ -28,6 +27,7 @@ use super::api::Api;
 use super::coordinator::Process;
 use super::coordinator::Trap;
 use super::edges;
+use super::fleet;
 
 mod calm;
 mod disturbances;
@@ -37,6 +37,10 @@ pub(super) struct Life {
     pub(super) dice: Dice,
     /// What draws the moves of [`edges`], where its life has them.
     pub(super) edges: Option<Dice>,
+    /// What draws the moves of [`fleet`], where its life has them.
+    pub(super) fleet: Option<Dice>,
+    /// Whether new instances start beside old ones, and since when that is so, or is not.
+    pub(super) surges: (bool, Timestamp),
     /// Until when something is wrong with the DaemonSet, if something is.
     pub(super) odd: Option<Timestamp>,
     /// Whether it was ever let go: its first instances of now are no joining nodes'.
@@ -73,8 +77,6 @@ pub(super) struct Life {
     pub(super) deleted: Option<(String, Timestamp)>,
     /// Whether it is deleted once the status says that it is halted.
     pub(super) deletes: bool,
-    /// Nodes that were given each revision in place of another, by their names.
-    pub(super) spread: BTreeMap<String, BTreeSet<String>>,
     pub(super) story: Vec<String>,
 }
 
@@ -83,6 +85,8 @@ impl Life {
         let mut life = Self {
             dice: Dice(seed),
             edges: edges::of(seed),
+            fleet: fleet::of(seed),
+            surges: (false, START),
             odd: None,
             was_let_go: false,
             now: START,
@@ -106,7 +110,6 @@ impl Life {
             paused: None,
             deleted: None,
             deletes: false,
-            spread: BTreeMap::new(),
             story: Vec::new(),
         };
         life.api.lease.renewed = START;
@@ -133,21 +136,8 @@ impl Life {
         self.joined += 1;
         let name = format!("n{:02}", self.joined);
         self.nodes.insert(name.clone(), Node::new(name.clone(), self.joined));
-        self.ready(&name, "True");
+        self.write_node(&name);
         self.most = self.most.max(self.nodes.len());
-    }
-
-    pub(super) fn ready(&mut self, name: &str, ready: &str) {
-        let zone = if name.ends_with(['0', '2', '4', '6', '8']) { "a" } else { "b" };
-        // As Kubernetes does, which the DaemonSet does not tolerate.
-        let is_tainted = zone == "b" && ready != "True";
-        let taint = json!({"key": "node.kubernetes.io/unreachable", "effect": "NoSchedule"});
-        let taints: Vec<Value> = is_tainted.then_some(taint).into_iter().collect();
-        self.api.put(
-            WatchedKind::Nodes,
-            json!({"metadata": {"name": name, "uid": self.nodes[name].uid, "labels": {"zone": zone}}, "spec": {"taints": taints},
-                "status": {"conditions": [{"type": "Ready", "status": ready}]}}),
-        );
     }
 
     pub(super) fn daemon(&self) -> Arc<Value> {
@@ -158,8 +148,9 @@ impl Life {
     pub(super) fn template(&mut self, image: &str, annotations: Value) {
         self.log(format!("{image} {annotations}"));
         let before = self.daemon();
-        let template =
-            json!({"metadata": {"labels": {"app": "net"}}, "spec": {"containers": [{"name": "c", "image": image}]}});
+        let template = json!({"metadata": {"labels": {"app": "net"}},
+            "spec": {"nodeSelector": {agent::ROLE: "net"}, "containers": [{"name": "c", "image": image}]}});
+        let (unavailable, surge) = if self.surges.0 { (0, self.budget) } else { (self.budget, 0) };
         let hash = agent::hash_of(&template);
         self.deleted.take_if(|(deleted, _)| *deleted != hash);
         self.deletes &= before["spec"]["template"] == template;
@@ -182,7 +173,8 @@ impl Life {
             json!({"metadata": {"namespace": KEY.0, "name": KEY.1, "uid": "u", "generation": self.generation,
                     "labels": {"daemonlet.dev/mode": "static"}, "annotations": annotations},
                 "spec": {"selector": selector, "template": template, "revisionHistoryLimit": 3,
-                    "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": self.budget}}},
+                    "updateStrategy": {"type": "RollingUpdate",
+                        "rollingUpdate": {"maxUnavailable": unavailable, "maxSurge": surge}}},
                 "status": before.get("status").cloned().unwrap_or_else(|| json!({}))}),
         );
     }
@@ -252,16 +244,7 @@ impl Life {
     pub(super) fn go_on(&mut self, is_calm: bool) {
         let now = self.now;
         let settings = Settings { default_node_selector: String::new(), exact_rollouts: false };
-        for name in self
-            .unreachable
-            .iter()
-            .filter(|(_, until)| **until <= now)
-            .map(|(name, _)| name.clone())
-            .collect::<Vec<_>>()
-        {
-            self.unreachable.remove(&name);
-            self.ready(&name, "True");
-        }
+        self.nodes_recover(now);
         if self.hidden <= now {
             self.api.show();
         }
@@ -342,7 +325,6 @@ impl Life {
             self.first_holds(name);
         }
         if let Some(revision) = replaced {
-            self.spread.entry(revision.clone()).or_default().insert(name.to_owned());
             self.log(format!("{name} replaces by {revision}"));
             self.budget_holds(name, &revision);
             self.halt_holds(name, &revision);

@@ -16,7 +16,7 @@ const LATE: usize = 8;
 /// Looks before the first judgement: the status may be from the time before.
 const FIRST: usize = 20;
 
-/// Nodes that there are, that have the wanted revision, and that are ready; and whether each has what it wants.
+/// Nodes that are selected, that have the wanted revision, and that are ready; and whether each has what it wants.
 type Counts = [usize; 3];
 
 /// What was true at the last looks.
@@ -31,11 +31,12 @@ impl RecentTruth {
     pub(super) fn look<'n>(&mut self, nodes: impl Iterator<Item = &'n Node>, daemon: &Value) {
         let wanted = agent::hash_of(&daemon["spec"]["template"]);
         let mut now = Counts::default();
-        for node in nodes {
-            let running = node.running.as_ref();
+        for node in nodes.filter(|node| node.placed.should_run(&node.name)) {
+            // Of a surge the old one counts, until nothing of it runs.
+            let oldest = node.instances().first().map(|(running, _)| running.hash.clone());
             now[0] += 1;
-            now[1] += usize::from(running.is_some_and(|running| running.hash == wanted));
-            now[2] += usize::from(running.is_some_and(|running| running.ready.is_some()));
+            now[1] += usize::from(oldest == Some(wanted.clone()));
+            now[2] += usize::from(node.serves());
         }
         self.looks += 1;
         self.last.push_front(now);

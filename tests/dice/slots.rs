@@ -5,10 +5,16 @@ use daemonlet::core::cluster::requests::Call;
 use daemonlet::core::cluster::requests::ClusterRequest;
 use daemonlet::core::cluster::requests::RequestTarget;
 use daemonlet::core::cluster::snapshot::ClusterSnapshot;
+use daemonlet::core::cluster::rollout::InstanceFact;
 use daemonlet::core::cluster::snapshot::NodeEntry;
+use daemonlet::core::cluster::snapshot::WatchedDaemon;
 use daemonlet::core::model::ObjectKey;
 
 use super::KEY;
+use super::agent::ROLE;
+
+/// The revision that approvals lead to, and whether the coordinator takes a node's agent for dead.
+type Given<'g> = (&'g str, &'g dyn Fn(&str) -> bool);
 
 pub(super) fn approval(approvals: &[Approval]) -> Option<&Approval> {
     approvals.iter().find(|approval| (approval.namespace.as_str(), approval.name.as_str()) == KEY)
@@ -17,9 +23,42 @@ pub(super) fn approval(approvals: &[Approval]) -> Option<&Approval> {
 /// The revision that runs on a node, and whether it is available.
 pub(super) fn running<'v>(view: &'v ClusterSnapshot, entry: &NodeEntry) -> Option<(&'v str, bool)> {
     let daemon = view.daemons.get(&ObjectKey::new(KEY.0, KEY.1))?;
-    let instance = entry.report.as_ref()?.daemon(daemon.key)?.instances.last()?;
+    let instance = live(daemon, entry).last()?;
     let is_available = instance.ready_since.is_some() && entry.node.as_ref().is_some_and(|node| node.ready);
     Some((view.names.text(instance.revision), is_available))
+}
+
+/// The instances on a node that do not end, oldest first.
+fn live<'v>(daemon: &WatchedDaemon, entry: &'v NodeEntry) -> impl Iterator<Item = &'v InstanceFact> {
+    let reported = entry.report.as_ref().and_then(|report| report.daemon(daemon.key));
+    reported.into_iter().flat_map(|reported| &*reported.instances).filter(|instance| !instance.ending)
+}
+
+/// Whether a revision runs on a node, beside another one or alone.
+pub(super) fn has(view: &ClusterSnapshot, entry: &NodeEntry, revision: &str) -> bool {
+    let Some(daemon) = view.daemons.get(&ObjectKey::new(KEY.0, KEY.1)) else { return false };
+    live(daemon, entry).any(|instance| view.names.text(instance.revision) == revision)
+}
+
+/// Whether the DaemonSet selects a Node.
+pub(super) fn is_selected(entry: &NodeEntry) -> bool {
+    entry.node.as_ref().is_some_and(|node| node.view.labels.get(ROLE).is_some_and(|role| role == "net"))
+}
+
+/// Whether a node takes a slot by what runs there: a surge that is not over, or that nothing that runs is available. With the
+/// revision that is given that is so whatever becomes of the node; with another one only where it can take that.
+fn is_unavailable(view: &ClusterSnapshot, (name, entry): (&str, &NodeEntry), given: Given<'_>) -> bool {
+    let (Some(daemon), Some(node)) = (view.daemons.get(&ObjectKey::new(KEY.0, KEY.1)), &entry.node) else { return false };
+    let surges = daemon.daemon_set.allows_surge();
+    let number = live(daemon, entry).count();
+    let Some(newest) = live(daemon, entry).last() else { return false };
+    let has_it = view.names.text(newest.revision) == given.0;
+    let serves = node.ready && live(daemon, entry).any(|instance| instance.ready_since.is_some());
+    let reported = entry.report.as_ref().and_then(|report| report.daemon(daemon.key));
+    let lacks = reported.and_then(|reported| reported.missing).is_some();
+    let can = node.reachable && node.view.taints.is_empty() && !given.1(name) && !lacks;
+    let is_both = number > 1 && (surges || has_it);
+    is_selected(entry) && (is_both || !serves && (has_it || can && !surges))
 }
 
 /// Whether a replacement is claimed on a node, or may be at any moment.
@@ -31,7 +70,7 @@ fn is_taken(view: &ClusterSnapshot, entry: &NodeEntry) -> bool {
     let given = approval(&report.spec.approvals).filter(|approval| approval.when.is_none());
     let is_open =
         given.is_some_and(|given| running(view, entry).is_none_or(|(revision, _)| revision != given.revision));
-    entry.node.is_some() && (is_claimed || is_open)
+    entry.node.is_some() && (is_claimed && is_selected(entry) || is_open)
 }
 
 /// The approvals that `requests` give, each with its node as `view` shows it, without those that stand already.
@@ -53,12 +92,23 @@ pub(super) fn new<'v>(
 }
 
 /// What is wrong with the approvals that `requests` give to nodes whose instance is available, as `view` shows them: with
-/// what is claimed and given already, they are more than `budget`.
-pub(super) fn given_beyond(view: &ClusterSnapshot, requests: &[ClusterRequest], budget: usize) -> Option<String> {
-    let is_given = |(entry, new): &(&NodeEntry, Approval)| {
-        new.when.is_none() && running(view, entry).is_some_and(|(_, is_available)| is_available)
+/// what is claimed and given already, and with nodes that are not available, they are more than `budget`. `is_dead`: whether
+/// the coordinator takes a node's agent for dead.
+pub(super) fn given_beyond(
+    view: &ClusterSnapshot,
+    requests: &[ClusterRequest],
+    budget: usize,
+    is_dead: impl Fn(&str) -> bool,
+) -> Option<String> {
+    let given: Vec<(&NodeEntry, Approval)> = new(view, requests).filter(|(_, new)| new.when.is_none()).collect();
+    let revision = &given.first()?.1.revision;
+    let takes = |(name, entry): (&str, &NodeEntry)| {
+        is_taken(view, entry) || is_unavailable(view, (name, entry), (revision, &is_dead))
     };
-    let given = new(view, requests).filter(is_given).count();
-    let taken = view.nodes.values().filter(|entry| is_taken(view, entry)).count();
-    (given > 0 && taken + given > budget).then(|| format!("{given} approvals beside {taken} in a budget of {budget}"))
+    let free = view.nodes.iter().filter(|(name, entry)| !takes((name, entry)));
+    let is_free = |entry: &NodeEntry| running(view, entry).is_some_and(|(_, is_available)| is_available);
+    let costly = |entry: &NodeEntry| given.iter().any(|(of, _)| std::ptr::eq(*of, entry)) && is_free(entry);
+    let costly = free.filter(|(_, entry)| costly(entry)).count();
+    let taken = view.nodes.iter().filter(|(name, entry)| takes((name, entry))).count();
+    (costly > 0 && taken + costly > budget).then(|| format!("{costly} approvals beside {taken} in a budget of {budget}"))
 }

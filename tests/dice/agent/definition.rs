@@ -27,6 +27,8 @@ pub(super) struct Definition {
     has_first_install: bool,
     pub(super) is_paused: bool,
     pub(super) is_ours: bool,
+    /// Whether a new instance starts beside the old one.
+    pub(super) surges: bool,
 }
 
 impl Definition {
@@ -44,6 +46,7 @@ impl Definition {
             status: status(daemon, generation),
             has_first_install: annotations.get(FIRST_INSTALL).is_some(),
             is_paused: annotations[PAUSED] == "true",
+            surges: daemon["spec"]["updateStrategy"]["rollingUpdate"]["maxSurge"] != 0,
             is_ours: daemon["metadata"]["labels"][MODE_LABEL] == "static",
         }
     }

@@ -13,6 +13,7 @@ use crate::api::Api;
 
 use super::Ailment;
 use super::Node;
+use super::Running;
 
 impl Node {
     /// It writes its status, where that is served, and reads what is approved.
@@ -20,7 +21,8 @@ impl Node {
         if reads && api.serves(WatchedKind::NodeDaemons) {
             let key = ObjectKey::new("", &self.name);
             let is_ours = self.is_ours();
-            let running = self.running.as_ref().map(|running| (running.hash.clone(), running.created, running.ready));
+            let fact = |(one, ending): (&Running, bool)| (one.hash.clone(), one.created, one.ready, ending);
+            let running = self.instances().into_iter().map(fact).collect();
             let staged = self.staged.as_ref().map(|(hash, _)| hash.clone());
             let marks = [self.replacing.clone(), self.failed.clone(), self.previous.clone(), staged, self.missing()];
             let inputs = Some((is_ours, running, marks));
@@ -34,9 +36,7 @@ impl Node {
                     self.read = written.unwrap_or_default();
                 }
             }
-            if let Some(running) = self.running.as_mut().filter(|running| running.ready.is_some()) {
-                running.reported_ready.get_or_insert(now);
-            }
+            self.note_reported(Some(now));
         }
     }
 
@@ -52,11 +52,11 @@ impl Node {
             return json!({"agentVersion": "1", "daemons": []});
         }
         let instances: Vec<Value> = self
-            .running
-            .iter()
-            .map(|running| {
+            .instances()
+            .into_iter()
+            .map(|(running, is_ending)| {
                 json!({"pod": "p", "revision": running.hash, "created": running.created.to_string(),
-                    "readySince": running.ready.map(|ready| ready.to_string())})
+                    "readySince": running.ready.map(|ready| ready.to_string()), "ending": is_ending})
             })
             .collect();
         let failed =

@@ -55,6 +55,7 @@ impl Life {
         assert_eq!(before, after, "what runs is replaced, which was not wanted");
         self.others_go_on();
         self.comes_back();
+        self.fleet_comes_to_rest();
     }
 
     /// Whatever was broken or away is well again.
@@ -67,9 +68,7 @@ impl Life {
         let now = self.now;
         self.nodes.values_mut().for_each(|node| (node.dead, node.triggered) = (node.dead.min(now), Timestamp::MAX));
         self.nodes.values_mut().for_each(|node| _ = node.mend());
-        let names: Vec<String> = self.unreachable.keys().cloned().collect();
-        names.iter().for_each(|name| self.ready(name, "True"));
-        self.unreachable.clear();
+        self.nodes_recover(Timestamp::MAX);
     }
 
     /// Nothing is changed, and nothing happens any more: where nodes do not have what is wanted, the status says what
@@ -109,7 +108,7 @@ impl Life {
         self.go_on_for(rounds, |_| {});
     }
 
-    pub(super) fn go_on_for(&mut self, rounds: usize, mut look: impl FnMut(&Self)) {
+    pub(crate) fn go_on_for(&mut self, rounds: usize, mut look: impl FnMut(&Self)) {
         let (mut quiet, mut seen) = (0, 0);
         for round in 0..rounds {
             self.round();
@@ -151,7 +150,7 @@ impl Life {
     pub(super) fn have_it(&self) -> bool {
         let wanted = self.wanted();
         let has_it = |node: &Node| node.running.as_ref().is_some_and(|r| r.hash == wanted && r.ready.is_some());
-        self.nodes.values().all(has_it)
+        self.nodes.values().all(|node| has_it(node) && !node.surges() || !node.placed.is_selected())
     }
 
     /// Whether all is as it is reported and wanted.
@@ -161,7 +160,7 @@ impl Life {
         let behind: Vec<_> = self
             .nodes
             .values()
-            .filter(|node| node.running.as_ref().is_none_or(|r| r.hash != hash || r.ready.is_none()))
+            .filter(|node| node.surges() || node.running.as_ref().is_none_or(|r| r.hash != hash || r.ready.is_none()))
             .map(|node| (&node.name, &node.running))
             .collect();
         let conditions = &daemon["status"]["conditions"];

@@ -76,7 +76,7 @@ impl Life {
                 self.leave(&name);
                 self.joined += 1;
                 self.nodes.insert(name.clone(), Node::new(name.clone(), self.joined));
-                self.ready(&name, "True");
+                self.write_node(&name);
             }
             22 => self.retry(),
             23..26 if names.len() > 3 => {
@@ -141,8 +141,8 @@ impl Life {
             }
             5 => {
                 self.log(format!("{name} is unreachable until {}", (later - START).as_secs_ceil()));
-                self.ready(&name, "Unknown");
                 self.unreachable.insert(name.clone(), later);
+                self.write_node(&name);
                 self.nodes.entry(name).and_modify(|node| node.dead = later);
             }
             6 if self.dice.below(2) == 0 => {

@@ -43,11 +43,13 @@ impl Life {
                 }
             }
         };
+        let is_lost = |node: &&Node| approved_at.is_some_and(|at| self.is_lost_to_its_node(node, hash, at));
+        let taken = |node: &&Node| taken(node) || is_lost(node);
         let taken: Vec<&str> = self.nodes.values().filter(taken).map(|node| node.name.as_str()).collect();
         assert!(taken.len() <= self.budget, "{name} makes it {taken:?} with a budget of {}", self.budget);
     }
 
-    pub(super) fn is_reported(&self, node: &Node) -> bool {
+    pub(crate) fn is_reported(&self, node: &Node) -> bool {
         self.api.get(WatchedKind::NodeDaemons, &ObjectKey::new("", &node.name)).is_some()
     }
 
