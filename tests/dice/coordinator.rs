@@ -182,7 +182,7 @@ impl Process {
         self.lost.look(view, decision.memory.is_some(), now);
         let lost = self.lost.given_against(view, &decision.requests);
         let against = || given::given_against(view, &decision.requests, now);
-        let status = || given::status_against(view, &decision.requests);
+        let status = || given::status_against(view, &decision.requests, now);
         let is_dead = |node: &str| self.state.liveness.dead_since(node).is_some();
         let beyond = slots::given_beyond(view, &decision.requests, budget, is_dead);
         let stepped = || given::stepped_against(view, &decision.requests, is_dead, now);

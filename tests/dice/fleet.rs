@@ -105,15 +105,19 @@ impl Life {
         self.write_node(name);
     }
 
+    /// Whether new instances started beside old ones when an approval was given, or may have done so.
+    pub(super) fn surged_at(&self, approved_at: Timestamp) -> bool {
+        let (surges, since) = self.surges;
+        surges || approved_at < since + WITHDRAWN
+    }
+
     /// Whether a node took a slot when an approval was given only because its Node was NotReady: coordinators knew that, and
     /// it served apart from that. One that surges has no slots for such nodes.
     pub(super) fn is_lost_to_its_node(&self, node: &Node, hash: &str, approved_at: Timestamp) -> bool {
-        let (surges, since) = self.surges;
-        let is_replaced = !surges && since + WITHDRAWN <= approved_at;
         let has_it = node.running.as_ref().is_some_and(|running| running.hash == hash);
         let counts = has_it || node.placed.should_run(&node.name);
         let lives = node.can_take(approved_at) && self.is_reported(node) && !self.unreachable.contains_key(&node.name);
-        is_replaced && counts && lives && node.placed.was_known_not_ready(approved_at)
+        !self.surged_at(approved_at) && counts && lives && node.placed.was_known_not_ready(approved_at)
     }
 
     /// One Node is NotReady, one is not selected, and the others surge: all is told as it is, and the others go on.

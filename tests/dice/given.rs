@@ -130,7 +130,7 @@ fn stays(view: &ClusterSnapshot, entry: &NodeEntry, wanted: &str) -> bool {
 }
 
 /// What is wrong with the status that `requests` write, if anything is.
-pub(super) fn status_against(view: &ClusterSnapshot, requests: &[ClusterRequest]) -> Option<String> {
+pub(super) fn status_against(view: &ClusterSnapshot, requests: &[ClusterRequest], now: Timestamp) -> Option<String> {
     let daemon = view.daemons.get(&ObjectKey::new(KEY.0, KEY.1))?;
     let status = requests.iter().find_map(|request| match &request.call {
         Call::PatchStatus(_, patch) => Some(&patch["status"]),
@@ -150,6 +150,10 @@ pub(super) fn status_against(view: &ClusterSnapshot, requests: &[ClusterRequest]
         let is_lost = status.get("conditions").is_some() && shows_halt(&daemon.status) && !shows_halt(status);
         return is_lost.then(|| "shows a halt no more because the definition is refused".to_owned());
     }
+    let wrong = counts_against(view, daemon, status);
+    if wrong.is_some() {
+        return wrong;
+    }
     let condition = |kind: &str| status.list_at("conditions").iter().find(|c| c.str_at("type") == kind);
     let current = view.revisions.values().find(|known| known.revision.hash == daemon.hash);
     let is_aborted = is_aborted(daemon, current);
@@ -165,7 +169,9 @@ pub(super) fn status_against(view: &ClusterSnapshot, requests: &[ClusterRequest]
     let released = RolloutStatus::of(status, 0).released?;
     let before = RolloutStatus::of(&daemon.status, 0).released;
     if released.hash != daemon.hash {
-        let is_held = is_stopped || annotation(PAUSED) == Some("true");
+        let is_kept = annotation(PARTITION).is_some_and(|text| text != "0");
+        let is_closed = annotation(WINDOW).is_some_and(|text| !Window::parse(text).unwrap().contains(now));
+        let is_held = is_stopped || is_kept || is_closed || annotation(PAUSED) == Some("true");
         return (is_held && reason != "Held").then(|| format!("shows nodes that join {reason}, though it is held"));
     }
     let lacks_it = |entry: &&NodeEntry| {
@@ -180,6 +186,20 @@ pub(super) fn status_against(view: &ClusterSnapshot, requests: &[ClusterRequest]
     let is_new = !is_marked && before.is_none_or(|before| before.hash != released.hash);
     let may_lack = DEAD.max(view.nodes.len() / 3);
     (is_new && lacking > may_lack).then(|| format!("releases {} that {lacking} nodes do not have", released.hash))
+}
+
+/// What is wrong with the counters of a status, if anything is: the Nodes on which it should run are counted, and no more of
+/// them as ready than serve on a Node that is.
+fn counts_against(view: &ClusterSnapshot, daemon: &WatchedDaemon, status: &Value) -> Option<String> {
+    let count = |field: &str| status[field].as_u64().and_then(|count| usize::try_from(count).ok());
+    let should_run = |entry: &&NodeEntry| {
+        slots::is_selected(entry) && entry.node.as_ref().is_some_and(|node| node.view.taints.is_empty())
+    };
+    let nodes = || view.nodes.values().filter(should_run);
+    let serving = nodes().filter(|entry| slots::serves(daemon, entry)).count();
+    let (desired, ready) = (count("desiredNumberScheduled"), count("numberReady"));
+    let wrong = desired.is_some_and(|desired| desired != nodes().count()) || ready.is_some_and(|ready| ready > serving);
+    wrong.then(|| format!("counts {desired:?} and {ready:?} ready, where {serving} of {} are", nodes().count()))
 }
 
 /// What is wrong with the step that `requests` write, if anything is: the one before has to be done. `is_dead`: whether

@@ -86,7 +86,7 @@ impl Life {
             dice: Dice(seed),
             edges: edges::of(seed),
             fleet: fleet::of(seed),
-            surges: (false, START),
+            surges: (false, START - WITHDRAWN),
             odd: None,
             was_let_go: false,
             now: START,

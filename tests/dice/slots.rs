@@ -45,6 +45,12 @@ pub(super) fn is_selected(entry: &NodeEntry) -> bool {
     entry.node.as_ref().is_some_and(|node| node.view.labels.get(ROLE).is_some_and(|role| role == "net"))
 }
 
+/// Whether something that is ready runs on a node that is.
+pub(super) fn serves(daemon: &WatchedDaemon, entry: &NodeEntry) -> bool {
+    let is_ready = entry.node.as_ref().is_some_and(|node| node.ready);
+    is_ready && live(daemon, entry).any(|instance| instance.ready_since.is_some())
+}
+
 /// Whether a node takes a slot by what runs there: a surge that is not over, or that nothing that runs is available. With the
 /// revision that is given that is so whatever becomes of the node; with another one only where it can take that.
 fn is_unavailable(view: &ClusterSnapshot, (name, entry): (&str, &NodeEntry), given: Given<'_>) -> bool {
@@ -53,12 +59,11 @@ fn is_unavailable(view: &ClusterSnapshot, (name, entry): (&str, &NodeEntry), giv
     let number = live(daemon, entry).count();
     let Some(newest) = live(daemon, entry).last() else { return false };
     let has_it = view.names.text(newest.revision) == given.0;
-    let serves = node.ready && live(daemon, entry).any(|instance| instance.ready_since.is_some());
     let reported = entry.report.as_ref().and_then(|report| report.daemon(daemon.key));
     let lacks = reported.and_then(|reported| reported.missing).is_some();
     let can = node.reachable && node.view.taints.is_empty() && !given.1(name) && !lacks;
     let is_both = number > 1 && (surges || has_it);
-    is_selected(entry) && (is_both || !serves && (has_it || can && !surges))
+    is_selected(entry) && (is_both || !serves(daemon, entry) && (has_it || can && !surges))
 }
 
 /// Whether a replacement is claimed on a node, or may be at any moment.

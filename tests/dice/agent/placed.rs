@@ -3,6 +3,7 @@
 use daemonlet::core::cluster::snapshot::WatchedKind;
 use daemonlet::core::json::Json;
 use daemonlet::core::model::ObjectKey;
+use daemonlet::core::time::Span;
 use daemonlet::core::time::Timestamp;
 use serde_json::Value;
 use serde_json::json;
@@ -49,9 +50,10 @@ impl Placed {
         self.elsewhere.take_if(|until| *until <= by).is_some() || is_ready
     }
 
-    /// Whether coordinators knew that it was Ready when an approval was given.
+    /// Whether coordinators knew that it was Ready when an approval was given, which has the time in whole seconds.
     pub(crate) fn was_known_ready(&self, approved_at: Timestamp) -> bool {
-        self.ready_again + SEEN_AFTER <= approved_at && self.not_ready.is_none_or(|(since, _)| approved_at <= since)
+        let was_ready = self.not_ready.is_none_or(|(since, _)| approved_at + Span::from_secs(1) <= since);
+        self.ready_again + SEEN_AFTER <= approved_at && was_ready
     }
 
     /// Whether coordinators knew that it was NotReady, as it is now, when an approval was given.

@@ -30,6 +30,7 @@ impl Life {
         let new = self.nodes[name].running.as_ref().filter(|running| running.is_disruption);
         let approved_at = new.and_then(|running| running.approved_at);
         let is_reported = |node: &Node| self.is_reported(node);
+        let surges = self.surged_at(approved_at.unwrap_or(self.now));
         let taken = |node: &&Node| {
             let Some(running) = node.running.as_ref().filter(|running| running.ready.is_none()) else { return false };
             match node.broken {
@@ -37,6 +38,8 @@ impl Life {
                     let is_known = broken.known.zip(approved_at).is_some_and(|(known, at)| known < at);
                     is_known && running.hash == hash
                 }
+                // A surge takes nothing from a node, and what another rollout took is none of its slots.
+                None if surges && running.hash != hash && !node.surges() => false,
                 None => {
                     let was_known = node.dead + KNOWN_AFTER <= approved_at.map_or(self.now, |at| at.min(self.now));
                     running.is_disruption && (was_known || running.hash == hash && is_reported(node))
