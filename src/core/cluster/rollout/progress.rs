@@ -85,9 +85,10 @@ impl<'a> RolloutView<'a> {
     }
 
     /// Whether the rollout counts a node: the daemon should run there, or did when the rollout came to it. A node that
-    /// breaks under the new revision gets taints, which the daemon may not tolerate.
+    /// breaks under the new revision gets taints, which the daemon may not tolerate. So does one on which a surge is not over.
     pub(super) fn counts(&self, index: usize) -> bool {
-        self.nodes[index].should_run || self.nodes[index].belongs && self.is_touched(index)
+        let is_begun = self.is_touched(index) || self.has_surplus(index);
+        self.nodes[index].should_run || self.nodes[index].belongs && is_begun
     }
 
     /// Whether the rollout has come to a node: it replaces, or has the wanted revision, or had it before its report was

@@ -20,6 +20,17 @@ fn tainted<'a>(node: NodeFact<'a>) -> NodeFact<'a> {
 }
 
 #[test]
+fn a_surge_that_is_not_over_counts_also_with_taints_that_are_not_tolerated() {
+    let surges = RolloutRules { max_unavailable: IntOrPercent::Int(0), max_surge: IntOrPercent::Int(1), ..rules(0) };
+    let between = [OLD[0], InstanceFact { revision: Name::first(2), ..OLD_BROKEN[0] }];
+    let both = tainted(node("both", &between));
+    assert_eq!(approves(&surges, &[node("a", OLD), both.clone()]), NONE, "it runs two");
+    let elsewhere = NodeFact { belongs: false, ..both };
+    assert_eq!(approves(&surges, &[node("a", OLD), elsewhere]), ["a"]);
+    assert_eq!(approves(&surges, &[node("a", OLD), tainted(node("old", OLD))]), ["a"]);
+}
+
+#[test]
 fn a_node_that_breaks_under_the_new_revision_counts_also_with_taints_that_are_not_tolerated() {
     let broke = tainted(node("broke", NEW));
     assert_eq!(approves(&rules(1), &[node("a", OLD), broke.clone()]), NONE, "it keeps its slot");
