@@ -34,8 +34,10 @@ impl Life {
     /// Nodes are well again whose time has come, or by `by`, if that is later.
     pub(super) fn nodes_recover(&mut self, by: Timestamp) {
         let (now, by) = (self.now, by.max(self.now));
-        let mut changed: Vec<String> = self.unreachable.extract_if(.., |_, until| *until <= by).map(|(n, _)| n).collect();
-        let recovered = self.nodes.values_mut().filter_map(|node| node.placed.recover(by, now).then(|| node.name.clone()));
+        let mut changed: Vec<String> =
+            self.unreachable.extract_if(.., |_, until| *until <= by).map(|(n, _)| n).collect();
+        let recovered =
+            self.nodes.values_mut().filter_map(|node| node.placed.recover(by, now).then(|| node.name.clone()));
         changed.extend(recovered);
         changed.iter().for_each(|name| self.write_node(name));
     }

@@ -59,7 +59,7 @@ pub(super) fn given_against(view: &ClusterSnapshot, requests: &[ClusterRequest],
     let may_go_back = is_aborted || annotation(ROLLBACK) == Some("auto");
     let mode = daemon.daemon_set.labels.get(MODE_LABEL).map(String::as_str);
     for (entry, new) in &given {
-        let runs = slots::running(view, entry).map(|(revision, _)| revision);
+        let (runs, has) = (slots::running(view, entry).is_some(), |hash: &str| slots::has(view, entry, hash));
         let reported = entry.report.as_ref().and_then(|report| report.daemon(daemon.key));
         let lacks =
             reported.and_then(|reported| reported.missing).is_some_and(|(revision, _)| revision == daemon.wanted);
@@ -77,9 +77,7 @@ pub(super) fn given_against(view: &ClusterSnapshot, requests: &[ClusterRequest],
                 "its partition is not understood"
             }
             (true, _) if is_closed => "it is outside its window",
-            (false, _) if runs.is_some_and(|runs| runs != daemon.hash) && !slots::has(view, entry, &new.revision) => {
-                "its node never had what is taken back"
-            }
+            (false, _) if runs && !has(&daemon.hash) && !has(&new.revision) => "its node never had what is taken back",
             (false, _) if !may_go_back => "another revision is wanted, and no node goes back",
             _ => continue,
         };
@@ -177,7 +175,8 @@ pub(super) fn status_against(view: &ClusterSnapshot, requests: &[ClusterRequest]
     let lacks_it = |entry: &&NodeEntry| {
         // An agent that says nothing of it has left it alone.
         let is_reported = entry.report.as_ref().is_some_and(|report| report.daemon(daemon.key).is_some());
-        let is_counted = is_reported && entry.node.as_ref().is_some_and(|node| node.reachable);
+        let is_counted =
+            is_reported && slots::is_selected(entry) && entry.node.as_ref().is_some_and(|node| node.reachable);
         is_counted && slots::running(view, entry).is_none_or(|(revision, _)| revision != daemon.hash)
     };
     let lacking = view.nodes.values().filter(lacks_it).count();

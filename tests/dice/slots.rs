@@ -4,8 +4,8 @@ use daemonlet::core::cluster::node_daemons::Approval;
 use daemonlet::core::cluster::requests::Call;
 use daemonlet::core::cluster::requests::ClusterRequest;
 use daemonlet::core::cluster::requests::RequestTarget;
-use daemonlet::core::cluster::snapshot::ClusterSnapshot;
 use daemonlet::core::cluster::rollout::InstanceFact;
+use daemonlet::core::cluster::snapshot::ClusterSnapshot;
 use daemonlet::core::cluster::snapshot::NodeEntry;
 use daemonlet::core::cluster::snapshot::WatchedDaemon;
 use daemonlet::core::model::ObjectKey;
@@ -54,7 +54,9 @@ pub(super) fn serves(daemon: &WatchedDaemon, entry: &NodeEntry) -> bool {
 /// Whether a node takes a slot by what runs there: a surge that is not over, or that nothing that runs is available. With the
 /// revision that is given that is so whatever becomes of the node; with another one only where it can take that.
 fn is_unavailable(view: &ClusterSnapshot, (name, entry): (&str, &NodeEntry), given: Given<'_>) -> bool {
-    let (Some(daemon), Some(node)) = (view.daemons.get(&ObjectKey::new(KEY.0, KEY.1)), &entry.node) else { return false };
+    let (Some(daemon), Some(node)) = (view.daemons.get(&ObjectKey::new(KEY.0, KEY.1)), &entry.node) else {
+        return false;
+    };
     let surges = daemon.daemon_set.allows_surge();
     let number = live(daemon, entry).count();
     let Some(newest) = live(daemon, entry).last() else { return false };
@@ -115,5 +117,6 @@ pub(super) fn given_beyond(
     let costly = |entry: &NodeEntry| given.iter().any(|(of, _)| std::ptr::eq(*of, entry)) && is_free(entry);
     let costly = free.filter(|(_, entry)| costly(entry)).count();
     let taken = view.nodes.iter().filter(|(name, entry)| takes((name, entry))).count();
-    (costly > 0 && taken + costly > budget).then(|| format!("{costly} approvals beside {taken} in a budget of {budget}"))
+    (costly > 0 && taken + costly > budget)
+        .then(|| format!("{costly} approvals beside {taken} in a budget of {budget}"))
 }
