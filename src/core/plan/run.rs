@@ -128,7 +128,7 @@ impl Planner<'_> {
         match (current.split_last(), outdated.split_first()) {
             (Some((new, older)), Some((old, others))) => {
                 self.end_all(older.iter().chain(others), "a newer instance is here");
-                self.reconcile_two(&target.daemon_set, new, old, surge);
+                self.reconcile_two(&target, new, old);
             }
             (Some((new, older)), None) => {
                 self.end_all(older.iter(), "a newer instance of the same revision is here");
@@ -284,13 +284,14 @@ impl Planner<'_> {
         }
     }
 
-    /// Both the old and the new instance are here: surge in progress, or the strategy has changed.
-    fn reconcile_two(&mut self, daemon_set: &Arc<DaemonSet>, new: &Instance, old: &Instance, surge: bool) {
+    /// Both the old and the new instance are here: a surge that has begun. It ends as one though the strategy has changed: the
+    /// old instance serves, and the node keeps its slot meanwhile.
+    fn reconcile_two(&mut self, target: &Target, new: &Instance, old: &Instance) {
         self.refresh(new);
         self.show(new);
         if let Some(order) = old.restart.as_ref().filter(|_| self.is_ordered(old)) {
             self.end(&old.uid, &order.cause.words());
-        } else if !surge || self.availability(daemon_set, new, Span::ZERO) != Availability::No {
+        } else if target.rollback || self.availability(&target.daemon_set, new, Span::ZERO) != Availability::No {
             self.end(&old.uid, "the new instance took over");
         } else if self.is_broken(old) {
             self.end(&old.uid, "it is not ready and a new instance is here");

@@ -53,3 +53,22 @@ fn a_template_that_changes_during_a_surge_never_costs_the_instance_that_serves()
     bench.world.ready.insert("uid-c-2".to_owned(), bench.now);
     assert_eq!(bench.pass(&surging("c")), ["finish uid-b-1", "end uid-a-0"]);
 }
+
+#[test]
+fn a_surge_that_has_begun_ends_as_one_whatever_the_strategy_is_by_then() {
+    let with = |update_strategy| wanted(&DaemonSet { update_strategy, ..daemon_set("b") });
+    let by = |unavailable, surge| UpdateStrategy::RollingUpdate {
+        max_unavailable: IntOrPercent::Int(unavailable),
+        max_surge: IntOrPercent::Int(surge),
+    };
+    for changed in [by(1, 0), UpdateStrategy::OnDelete] {
+        let mut bench = Bench::running("a");
+        bench.world.ready.insert("uid-a-0".to_owned(), NOW);
+        assert_eq!(bench.pass(&with(by(0, 1))), ["start uid-b-1"]);
+        bench.world.not_ready.insert("uid-b-1".to_owned());
+        assert_eq!(bench.pass(&with(changed)), NONE, "{changed:?}: the old one serves");
+        bench.world.not_ready.clear();
+        bench.world.ready.insert("uid-b-1".to_owned(), NOW);
+        assert_eq!(bench.pass(&with(changed)), ["end uid-a-0"], "{changed:?}");
+    }
+}
