@@ -32,6 +32,7 @@ use super::Images;
 use super::Permission;
 use super::Planner;
 use super::ReleasedDefinition;
+use super::State;
 use super::Withheld;
 use super::instance::StartFor;
 use super::jitter::jitter;
@@ -105,6 +106,51 @@ impl Planner<'_> {
         let target = Target { daemon_set, revision, data: Data::Current, rollback: false };
         self.plan.summary.wanted_revision = Some(desired.to_owned());
         Some(target)
+    }
+
+    /// Whether the way back leads to a released revision that is not for this node: then nothing is to run here until the
+    /// rollout is open to nodes that join.
+    fn is_elsewhere(&self, back: &Target) -> bool {
+        let released = back.daemon_set.rollout.released.as_ref();
+        released.is_some_and(|released| released.hash == template_hash(&back.revision))
+            && !self.belongs(&back.daemon_set)
+    }
+
+    /// Whether such a way back has been gone: what ended here before does not return.
+    pub(super) fn has_left(&mut self, back: &Target) -> bool {
+        let has_left = self.record.instances.is_empty() && self.is_elsewhere(back);
+        if has_left {
+            (self.record.last, self.record.returns) = (None, false);
+        }
+        has_left
+    }
+
+    /// Where such a way back is to be gone: ends the instance once its approval is claimed. Gives whether that was all.
+    pub(super) fn leaves(&mut self, back: &Target) -> bool {
+        if self.record.instances.is_empty() || !self.is_elsewhere(back) {
+            return false;
+        }
+        let why = self.placed(&back.daemon_set).reason;
+        let why = format!("the rollout goes back to revision {}, which is not for this node ({why})", back.revision);
+        let permission = self.permission(back);
+        if matches!(permission, Permission::Approved | Permission::Claimed) {
+            self.replacing = Some(back.revision.clone());
+        }
+        match permission {
+            _ if self.record.live().next().is_none() => {
+                (self.record.last, self.record.returns) = (None, false);
+                self.end_returns();
+                self.show_ended(&why);
+            }
+            Permission::Claimed => self.unplaced(&why),
+            Permission::Withheld(withheld) => {
+                self.stage(back, withheld);
+                self.note_awaited(back, withheld);
+                self.keep(State::Unknown, &format!("{why}: {}", withheld.words()));
+            }
+            _ => self.keep(State::Unknown, &format!("{why}: its approval is being claimed")),
+        }
+        true
     }
 
     /// Why the target may not replace `old` yet, if so; its images are pulled meanwhile. `beside`: it starts while

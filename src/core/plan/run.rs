@@ -112,8 +112,9 @@ impl Planner<'_> {
         self.note_previous(daemon_set, &desired);
         self.judge(daemon_set, &desired);
         let target = match self.taken_back(daemon_set, &desired) {
-            Some(target) => target,
-            None => self.target(daemon_set, &desired),
+            Some(target) if self.leaves(&target) => return,
+            Some(target) if !self.has_left(&target) => target,
+            _ => self.target(daemon_set, &desired),
         };
         let target = self.or_last(target);
         self.plan.record.staged.take_if(|staged| *staged != target.revision && !is_in_doubt(staged, &target));

@@ -129,3 +129,31 @@ fn nodes_that_have_nothing_to_go_back_from_are_not_counted_among_those_that_cann
     let wanted = format!("it was aborted: 2 nodes left to go back to revision {}: 2 nodes cannot take it", hash("one"));
     assert_eq!(message, wanted);
 }
+
+#[test]
+fn a_node_that_left_what_was_taken_back_and_starts_nothing_is_on_no_way() {
+    let mut view = with_three(false, json!({"daemonlet.dev/aborted": format!("net-{}", hash("three"))}));
+    let given = approval("one", &NOW.to_string());
+    let ending = json!({"pod": "p", "revision": hash("three"), "created": FAILED_AT, "ending": true});
+    for (name, instances, replacing) in [("a", json!([ending]), hash("one")), ("b", json!([]), String::new())] {
+        let mut left = json!({"phase": "waiting", "instances": instances, "awaitsRollout": true});
+        if !replacing.is_empty() {
+            left = json!({"phase": "stopping", "instances": instances, "replacing": replacing});
+        }
+        view.put(WatchedKind::NodeDaemons, report(name, "three", left, given.clone()));
+    }
+    let plan = view.plan(NOW);
+    assert_eq!(condition(&plan, "Progressing").1, "RollingBack");
+    let withdrawn = |node: &str| {
+        plan.writes.iter().any(|write| {
+        matches!(write, ObjectWrite::Approvals { node: of, spec } if of == node && spec.approvals.is_empty())
+    })
+    };
+    assert_eq!((withdrawn("a"), withdrawn("b")), (false, true));
+    for name in ["a", "b"] {
+        let left = json!({"phase": "waiting", "instances": [], "awaitsRollout": true});
+        view.put(WatchedKind::NodeDaemons, report(name, "three", left, json!([])));
+    }
+    let plan = view.plan(NOW);
+    assert_eq!((approved(&plan), condition(&plan, "Progressing").1), (vec![], "RolledBack".to_owned()));
+}

@@ -114,3 +114,35 @@ fn a_released_revision_that_cannot_be_had_is_waited_for_or_passed_over() {
     assert_eq!(bench.pass(&held(true)), NONE, "a halted one starts nowhere");
     assert_eq!(bench.pass(&held(false)), ["start uid-b-0"]);
 }
+
+#[test]
+fn a_node_that_the_released_revision_is_not_for_leaves_what_is_taken_back_and_starts_nothing() {
+    let halted = RolloutStatus { halted: Some("it failed on 2 nodes".to_owned()), ..RolloutStatus::default() };
+    let desired = wanted(&kept(halted));
+    let mut narrow = kept(RolloutStatus::default());
+    narrow.template = of_api("a").template;
+    narrow.template["spec"]["nodeSelector"] = json!({"pool": "a"});
+    let mut bench = Bench::new();
+    bench.world.released = Some(ReleasedDefinition::Known(Arc::new(narrow)));
+    assert_eq!(bench.pass(&wanted(&kept(RolloutStatus::default()))), ["start uid-b-0"], "the rollout was open");
+    bench.world.approved = Some("a".into());
+    bench.world.permission = Some(Permission::Approved);
+    assert_eq!(bench.pass(&desired), NONE, "no claim, no end");
+    assert_eq!(bench.plan(&desired).replacing.as_deref(), Some("a"));
+    bench.world.permission = Some(Permission::Claimed);
+    assert_eq!(bench.pass(&desired), ["end uid-b-0"]);
+    let plan = bench.plan(&desired);
+    assert_eq!((plan.replacing.as_deref(), plan.summary.state), (Some("a"), State::Stopping));
+    bench.world.running.clear();
+    bench.now += GONE_AFTER;
+    assert_eq!(bench.pass(&desired), ["finish uid-b-0"]);
+    for approved in [Some("a".to_owned()), None] {
+        bench.world.permission = Some(if approved.is_some() { Permission::Claimed } else { withheld() });
+        bench.world.approved = approved;
+        assert_eq!(bench.pass(&desired), NONE);
+        let plan = bench.plan(&desired);
+        assert_eq!((plan.replacing, plan.summary.state, plan.summary.awaits_rollout), (None, State::Waiting, true));
+    }
+    bench.world.permission = Some(withheld());
+    assert_eq!(bench.pass(&wanted(&kept(RolloutStatus::default()))), ["start uid-b-1"], "it is open again");
+}
