@@ -90,6 +90,9 @@ pub fn conditions(facts: &ConditionFacts<'_>) -> [(&'static str, bool, &'static 
                     let halted = facts.halted.cloned().map(RolloutHold::Halted);
                     (false, HELD, format!("{all}: {}", halted.unwrap_or(RolloutHold::Aborted)))
                 }
+                None if c.number_unavailable > 0 && !is_released(facts) => {
+                    (true, "RollingOut", format!("{all}, {} of them available", c.number_available))
+                }
                 None => (false, "Complete", all),
                 Some(_) => (false, HELD, format!("{all}, and not all have the current overlays{}", waits(facts))),
             }
@@ -108,6 +111,11 @@ pub fn conditions(facts: &ConditionFacts<'_>) -> [(&'static str, bool, &'static 
         available(c),
         ("Degraded", degraded.0, degraded.1, degraded.2),
     ]
+}
+
+/// Whether the current revision is the released one.
+fn is_released(facts: &ConditionFacts<'_>) -> bool {
+    facts.released.is_some_and(|(_, first_instances)| *first_instances == FirstInstances::Complete)
 }
 
 /// Why no further node is approved, and what approved nodes wait for: either may be the reason that nothing happens.
@@ -334,7 +342,7 @@ mod tests {
         );
         assert_eq!(merge(&first, &facts, "t2"), first);
         let halted = Halted { nodes: vec!["a".to_owned()], ..Halted::by_hand("it failed".to_owned()) };
-        let all = Counters { updated_number_scheduled: 3, ..counters };
+        let all = Counters { updated_number_scheduled: 3, number_unavailable: 0, number_available: 3, ..counters };
         let ended = |halted, is_aborted| {
             let [(_, is_so, reason, message), ..] =
                 conditions(&ConditionFacts { counters: all, halted, is_aborted, ..facts.clone() });
@@ -351,6 +359,17 @@ mod tests {
             is_held_by_halt(condition("Progressing"), condition("Halted"))
         };
         assert!(by_halt(RolloutHold::Halted(halted.clone())) && !by_halt(RolloutHold::Paused));
+        let of = |first_instances| {
+            let released =
+                (Released { name: "net-r".to_owned(), hash: "r".to_owned(), generation: 1 }, first_instances);
+            let counters = Counters { updated_number_scheduled: 3, ..counters };
+            let [(_, is_so, reason, message), ..] =
+                conditions(&ConditionFacts { counters, released: Some(&released), ..facts.clone() });
+            (is_so, reason, message)
+        };
+        let unavailable = (true, "RollingOut", format!("{have}, 2 of them available"));
+        assert_eq!(of(FirstInstances::RollingOut), unavailable);
+        assert_eq!(of(FirstInstances::Complete), (false, "Complete", have.to_owned()), "it is released");
         let paused = Standstill::Hold(RolloutHold::Paused);
         let held = ConditionFacts { held: Some(&paused), ..facts };
         let second = merge(&first, &held, "t2");
