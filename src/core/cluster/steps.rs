@@ -183,6 +183,8 @@ pub(super) struct StepFacts<'a> {
     pub(super) away: usize,
     /// Those of them that have it.
     pub(super) have: usize,
+    /// Nodes that have it as far as is known: also where it is restarted, the node is not well or has not reported yet.
+    pub(super) kept: usize,
     /// Those of them that have it available.
     pub(super) done: usize,
     /// Those of them that have it, and on which it failed or which are away for good: the step does not wait for them.
@@ -246,7 +248,9 @@ pub(super) fn course(
         let is_done = is_shown && begun >= nodes.min(able + facts.lost);
         // If the step has grown, the added nodes have their time, too.
         let has_grown = state.size > 0 && nodes > state.size && !is_done;
-        state.since = state.since.filter(|_| !has_grown);
+        // If nodes have left it, those that take their places have their time, too.
+        let is_short = facts.kept < state.size.min(nodes).min(facts.able + facts.lost);
+        state.since = state.since.filter(|_| !has_grown && !is_short);
         state.size = state.since.map_or(0, |_| nodes);
         if is_last || !is_done && state.since.is_none() {
             return (waits(), state, None);

@@ -24,6 +24,7 @@ use crate::core::model::STEPS;
 use crate::core::time::Timestamp;
 
 use super::delays::deadline;
+use super::facts;
 use super::min_ready;
 use super::rules;
 
@@ -110,11 +111,17 @@ pub(super) fn stage(
         let is_waited_for = has_it || claims && (is_lost || node.late);
         unavailable.extend((is_waited_for && !is_available).then_some(node.name));
     }
+    // A pod that is restarted and a node that is not well for a moment begin no hold anew.
+    let keeps = |n: &&NodeFact<'_>| {
+        let belongs = n.should_run || n.belongs;
+        belongs && (facts::has_wanted(daemon, n) || n.unreported_until.is_some() || n.replacing && n.failed)
+    };
+    let kept = facts.iter().filter(keeps).count();
     let is_away = rollout::is_outage(rules, facts) || rollout::is_silence(rules, facts);
     let (is_frozen, is_closed) = (advance == Advance::Held || is_away, advance == Advance::Closed);
     let unavailable = &*unavailable;
     let of_nodes =
-        StepFacts { desired, able, away, have, done, lost, unavailable, is_frozen, is_closed, promoted, now };
+        StepFacts { desired, able, away, have, kept, done, lost, unavailable, is_frozen, is_closed, promoted, now };
     let (mut limit, state, look_again) = steps::course((&steps, text), &before, of_nodes);
     if advance == Advance::Held || is_closed && state.since.is_none() {
         return Stage { limit: Some(limit), ..Stage::default() };

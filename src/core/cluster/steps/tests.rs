@@ -24,6 +24,7 @@ fn facts(done: usize, now: i64) -> StepFacts<'static> {
         able: 40,
         away: 0,
         have: done,
+        kept: done,
         done,
         lost: 0,
         unavailable: &[],
@@ -48,8 +49,9 @@ fn each_step_holds_from_when_its_nodes_have_it() {
     );
     // Another coordinator reads it: the hold goes on, also while a node is not available.
     let state = StepState::of(Some(&state.annotation()), 7).unwrap();
-    assert_eq!(course((&steps, "s"), &state, facts(0, 11_999)).0.nodes, 1);
-    assert_eq!(course((&steps, "s"), &state, facts(0, 12_000)).0.nodes, 1, "it does not go on without it");
+    let restarted = |now| StepFacts { have: 1, kept: 1, ..facts(0, now) };
+    assert!(course((&steps, "s"), &state, restarted(11_999)).1.since.is_some());
+    assert_eq!(course((&steps, "s"), &state, restarted(12_000)).0.nodes, 1, "it does not go on without it");
     let (limit, state, _) = course((&steps, "s"), &state, facts(1, 12_000));
     assert_eq!((limit.nodes, state.step, &state.since), (2, 2, &None));
     let (_, state, _) = course((&steps, "s"), &state, facts(2, 13_000));
@@ -189,4 +191,17 @@ fn a_step_that_grows_during_its_hold_holds_anew_once_its_new_nodes_have_it() {
     // What another version has noted goes on as it was.
     let former = StepState { size: 0, ..state };
     assert_eq!(course((&steps, "s"), &former, of(60, 2, 9_000)).2, Some(at(11_000)));
+}
+
+#[test]
+fn a_hold_begins_anew_when_its_nodes_leave_and_others_take_their_places() {
+    let steps = parse("2, 10s; 100%").unwrap();
+    let next = |state: &StepState, facts| course((&steps, "s"), state, facts);
+    let (_, state, look) = next(&StepState::first(1, "s"), facts(2, 1_000));
+    assert_eq!(look, Some(at(11_000)));
+    let (limit, left, _) = next(&state, facts(1, 8_000));
+    assert_eq!((limit.nodes, left.step, &left.since), (2, 1, &None));
+    assert_eq!(next(&left, facts(2, 10_000)).2, Some(at(20_000)));
+    // Where no other node can take it, those that are left are enough.
+    assert_eq!(next(&state, StepFacts { able: 1, ..facts(1, 8_000) }).2, Some(at(11_000)));
 }
