@@ -40,7 +40,13 @@ pub(super) fn limit(view: &RolloutView<'_>, reach: &Reach, candidates: &mut Vec<
 
 /// Whether canary nodes are to go first, and there are none.
 pub(super) fn is_missing(view: &RolloutView<'_>) -> bool {
-    view.rules.canary_hold.is_some() && canaries(view).next().is_none()
+    view.rules.canary_hold.is_some() && canaries(view).next().is_none() && !needs_none(view)
+}
+
+/// Whether no canary node is asked for any more: an operator has promoted the revision, or its canary phase was over before
+/// the last of them went.
+fn needs_none(view: &RolloutView<'_>) -> bool {
+    view.rules.is_canary_promoted || view.rules.was_open && view.updated() > 0
 }
 
 fn canaries<'a>(view: &RolloutView<'a>) -> impl Iterator<Item = &'a NodeFact<'a>> {
@@ -67,6 +73,9 @@ pub(super) fn is_over(view: &RolloutView<'_>, hold: Span) -> bool {
     let is_passed =
         |n: &NodeFact<'_>| n.awaits_it() || rules.is_canary_promoted && (n.failed || !n.able || !n.reachable);
     // A canary node has tried the revision, or an operator has promoted it without.
-    let is_tried = canaries(view).any(|n| !n.awaits_it() || rules.is_canary_promoted);
+    let is_tried = match canaries(view).next() {
+        Some(_) => canaries(view).any(|n| !n.awaits_it() || rules.is_canary_promoted),
+        None => needs_none(view),
+    };
     is_tried && canaries(view).all(|n| is_done(n) || is_passed(n))
 }

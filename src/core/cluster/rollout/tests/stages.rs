@@ -283,6 +283,28 @@ fn a_promoted_canary_phase_does_not_wait_for_nodes_that_cannot_take_the_revision
 }
 
 #[test]
+fn the_last_canary_node_that_goes_after_the_canary_phase_keeps_none_of_the_others() {
+    let rules = RolloutRules { canary_hold: Some(ms(0)), ..rules(5) };
+    let (open, by_hand) =
+        (RolloutRules { was_open: true, ..rules.clone() }, RolloutRules { is_canary_promoted: true, ..rules.clone() });
+    let begun = [node("a", NEW), node("c", OLD)];
+    assert_eq!(said(&plan(&rules, ms(0), &begun, NOW).held), canary::NONE, "the selector may be misspelt");
+    assert_eq!(approves(&open, &begun), ["c"]);
+    assert_eq!(approves(&by_hand, &begun), ["c"]);
+    assert_eq!(
+        approves(&open, &[node("a", NEW_BROKEN), node("c", OLD)]),
+        NONE,
+        "an earlier revision may have been open"
+    );
+    let another = NodeFact { canary: true, ..node("d", OLD) };
+    assert_eq!(
+        approves(&open, &[node("a", NEW), node("c", OLD), another]),
+        ["d"],
+        "another one goes before the others"
+    );
+}
+
+#[test]
 fn a_node_that_is_kept_and_breaks_is_on_no_way() {
     let rules = RolloutRules { partition: IntOrPercent::Int(2), ..rules(2) };
     let planned = plan(&rules, ms(0), &[node("a", NEW), node("b", OLD), node("c", OLD_BROKEN)], NOW);
