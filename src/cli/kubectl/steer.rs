@@ -4,9 +4,9 @@
 
 mod follow;
 mod obeyed;
+mod retry;
 
 use std::cmp::Reverse;
-use std::collections::BTreeSet;
 
 use serde_json::Value;
 use serde_json::json;
@@ -14,17 +14,12 @@ use serde_json::json;
 use crate::cli::CommandFailure;
 use crate::cli::Exit;
 use crate::clock;
-use crate::core::cluster::broken::BROKEN_ANNOTATION;
-use crate::core::cluster::broken::BrokenNodes;
 use crate::core::cluster::conditions;
 use crate::core::cluster::history;
 use crate::core::cluster::history::RevisionFact;
 use crate::core::cluster::released;
-use crate::core::cluster::released::ALL_RETRIED;
 use crate::core::cluster::released::HALTED_ANNOTATION;
 use crate::core::cluster::released::Halted;
-use crate::core::cluster::released::RETRIED_ANNOTATION;
-use crate::core::cluster::released::RETRIED_BYTES;
 use crate::core::cluster::released::Released;
 use crate::core::cluster::released::RolloutStatus;
 use crate::core::cluster::rollout;
@@ -38,7 +33,6 @@ use crate::core::model::MODE_LABEL;
 use crate::core::model::ObjectKey;
 use crate::core::model::PAUSED;
 use crate::core::model::PROMOTED;
-use crate::core::model::RETRY;
 use crate::core::model::STEPS;
 
 use super::cluster;
@@ -46,6 +40,7 @@ use obeyed::Obeyed;
 use obeyed::is_uncoordinated;
 use obeyed::uncoordinated;
 use obeyed::unheeded;
+pub(super) use retry::retry;
 
 /// Pauses the rollouts of a DaemonSet, or lets them go on; gives the lines to print.
 pub(super) async fn pause(
@@ -244,6 +239,9 @@ fn hold(current: &Current, key: &ObjectKey) -> Result<(String, String), CommandF
 /// Ends the hold of the step, or of the canary phase, that the rollout of a DaemonSet is in; gives the lines to print.
 pub(super) async fn promote(client: &kube::Client, key: &ObjectKey) -> Result<Vec<String>, CommandFailure> {
     let current = current(client, key).await?;
+    if Obeyed::of(&current.daemon_set) != Obeyed::Coordinated {
+        return Err(unheeded(key));
+    }
     if is_uncoordinated(&current.daemon_set) {
         return Err(uncoordinated(key, "promote"));
     }
@@ -303,78 +301,6 @@ pub(super) async fn abort(client: &kube::Client, key: &ObjectKey) -> Result<Vec<
         "{key}: the rollout of revision {name} is aborted ({ABORTED}={name}); {back}; spec.template stays; change it, or \
          `kubectl daemonlet retry {key}`"
     )])
-}
-
-/// Ends the halt or the abort of the current revision of a DaemonSet, and has the nodes on which it failed try it
-/// again; gives the lines to print.
-pub(super) async fn retry(client: &kube::Client, key: &ObjectKey) -> Result<Vec<String>, CommandFailure> {
-    let current = current(client, key).await?;
-    let name = &current.name;
-    let mut lines = Vec::new();
-    let halted = current.halted();
-    let is_aborted = current.is_aborted();
-    if is_aborted {
-        lines.push(format!("{key}: revision {name} was aborted; it is rolled out again"));
-    }
-    let broken = current.mark(BROKEN_ANNOTATION).map(BrokenNodes::of).unwrap_or_default();
-    let reports = cluster::list(client, "/apis/daemonlet.dev/v1beta1/nodedaemons").await.map_err(cluster::failed)?;
-    let uid = current.daemon_set.str_at(["metadata", "uid"]);
-    let failed = |report: &&Value| {
-        let daemons = report.list_at(["status", "daemons"]);
-        daemons.iter().any(|d| d.str_at("uid") == uid && d.str_at(["failed", "revision"]) == current.hash)
-    };
-    let nodes: Vec<&str> = reports.iter().filter(failed).map(|report| report.str_at(["metadata", "name"])).collect();
-    // Its holds stand before its halt or abort ends, and its failures count no more before its abort does.
-    let holds = begins_anew(current.annotation(PROMOTED), name);
-    if (is_aborted || halted.is_some()) && holds != json!({}) {
-        current.annotate(client, key, holds).await?;
-    }
-    if halted.is_some() || broken != BrokenNodes::default() {
-        // Nodes whose agents are silent report no failure, and are named nevertheless.
-        let named = halted.iter().flat_map(|halted| halted.nodes.iter());
-        let named = named.chain(broken.nodes.iter().map(|broken| &broken.node)).map(String::as_str);
-        // Nor are those of which only the coordinator knows that they are cut off: it names them.
-        let retried: BTreeSet<&str> = nodes.iter().copied().chain(named).chain([ALL_RETRIED]).collect();
-        // Whom it has no room for, the coordinator names: the first one stands for all.
-        let mut room = RETRIED_BYTES;
-        let fits = |name: &&str| {
-            room = room.saturating_sub(name.len() + 1);
-            room > 0
-        };
-        let retried = retried.into_iter().take_while(fits).collect::<Vec<_>>().join(",");
-        let annotations = json!({HALTED_ANNOTATION: null, BROKEN_ANNOTATION: null, RETRIED_ANNOTATION: retried});
-        let patch = json!({"metadata": {"annotations": annotations}});
-        cluster::patch(client, &format!("{}/{name}", revisions(key)), &patch).await.map_err(cluster::failed)?;
-        let words = |halted: &Halted| format!("{key}: revision {name} was {halted}; the halt is ended");
-        lines.extend(halted.as_ref().map(words));
-    }
-    // The words of a halt name its nodes.
-    if halted.is_none() && !broken.nodes.is_empty() {
-        let names: Vec<&str> = broken.nodes.iter().map(|broken| broken.node.as_str()).collect();
-        lines.push(format!(
-            "{key}: nodes that took revision {name} and were not well, or were deleted, count no longer: {}",
-            names.join(", ")
-        ));
-    }
-    let mut annotations = if is_aborted { json!({ABORTED: null}) } else { json!({}) };
-    if !nodes.is_empty() {
-        // The version is another each time.
-        let order = format!("{}/{}", current.hash, current.daemon_set.str_at(["metadata", "resourceVersion"]));
-        lines.push(format!(
-            "{key}: nodes that went back from revision {name} take it again, within the budget ({RETRY}={order}); it \
-             failed on {}",
-            nodes.join(", ")
-        ));
-        annotations[RETRY] = json!(order);
-    }
-    if annotations != json!({}) {
-        current.annotate(client, key, annotations).await?;
-    }
-    if lines.is_empty() {
-        let message = format!("{key}: the current revision is not halted, and no node reports that it failed");
-        return Err(CommandFailure::new(Exit::Refused, message));
-    }
-    Ok(lines)
 }
 
 #[cfg(test)]

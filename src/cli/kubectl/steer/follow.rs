@@ -9,6 +9,8 @@ use crate::core::cluster::released::RolloutStatus;
 use crate::core::cluster::rollout::RolloutHold;
 use crate::core::escape;
 use crate::core::json::Json;
+use crate::core::model::COORDINATION;
+use crate::core::model::FIRST_INSTALL;
 use crate::core::model::ObjectKey;
 use crate::core::model::PAUSED;
 use crate::core::model::UPDATE;
@@ -16,36 +18,52 @@ use crate::core::model::WINDOW;
 use crate::core::time::Timestamp;
 use crate::core::window::Window;
 
+use super::obeyed::is_uncoordinated;
+
 /// Bytes of an annotation that are shown.
 const SHOWN: usize = 128;
 
 /// When nodes follow, as far as the DaemonSet says at `now`.
 pub(super) fn when(daemon_set: &Value, key: &ObjectKey, now: Timestamp) -> String {
-    let paused = match is_paused(daemon_set) {
-        true => format!("; it is paused, so that is after `kubectl daemonlet resume {key}`"),
-        false => String::new(),
-    };
-    if is_on_delete(daemon_set) {
-        return format!("the update strategy is OnDelete: each node follows only when its pod is deleted{paused}");
+    let held = held(daemon_set, key, now);
+    match is_on_delete(daemon_set) {
+        true => format!("nodes follow{held}"),
+        false => format!("nodes follow once those that have it are available{}{held}", trigger(daemon_set)),
     }
+}
+
+/// What else nodes that take a revision wait for, as a clause; empty: nothing.
+pub(super) fn held(daemon_set: &Value, key: &ObjectKey, now: Timestamp) -> String {
     let closed = daemon_set["metadata"]["annotations"][WINDOW].as_str();
-    let closed = closed.filter(|text| Window::parse(text).is_ok_and(|window| !window.contains(now)));
-    let closed = closed.map_or_else(String::new, |text| {
-        format!("; it is outside its window ({}), so that is not before it opens", escape::short(text, SHOWN))
-    });
-    format!("nodes follow once those that have it are available{}{closed}{paused}", trigger(daemon_set))
+    let is_closed = |text: &&str| Window::parse(text).is_ok_and(|window| !window.contains(now));
+    let mut held = match closed.filter(is_closed) {
+        _ if is_on_delete(daemon_set) => {
+            "; the update strategy is OnDelete, so that is for each only when its pod is deleted".to_owned()
+        }
+        Some(text) if !is_uncoordinated(daemon_set) => {
+            format!("; it is outside its window ({}), so that is not before it opens", escape::short(text, SHOWN))
+        }
+        _ => String::new(),
+    };
+    if is_paused(daemon_set) {
+        held += &format!("; it is paused, so that is after `kubectl daemonlet resume {key}`");
+    }
+    held
 }
 
 /// What nodes do while it is paused.
 pub(super) fn under_pause(daemon_set: &Value) -> String {
     let generation = daemon_set.at(["metadata", "generation"]).and_then(Value::as_i64).unwrap_or(0);
     let status = daemon_set.get("status").unwrap_or(&Value::Null);
-    let joins = match RolloutStatus::of(status, generation).released {
-        _ if is_on_delete(daemon_set) => "the newest revision (OnDelete)",
-        None => "the newest revision, as none was released yet",
-        Some(_) => "the released revision",
+    let asks_first = daemon_set["metadata"]["annotations"].get(FIRST_INSTALL).is_some();
+    let join = match RolloutStatus::of(status, generation).released {
+        _ if is_uncoordinated(daemon_set) => format!("start with the newest revision ({COORDINATION}: none)"),
+        None if asks_first => format!("wait ({FIRST_INSTALL})"),
+        _ if is_on_delete(daemon_set) => "start with the newest revision (OnDelete)".to_owned(),
+        None => "start with the newest revision, as none was released yet".to_owned(),
+        Some(_) => "start with the released revision".to_owned(),
     };
-    format!("nodes that have claimed their approval finish, nodes that join start with {joins}")
+    format!("nodes that have claimed their approval finish, nodes that join {join}")
 }
 
 /// Why nothing is rolled out, if an annotation that bounds the rollout is not understood.

@@ -1,9 +1,12 @@
+use crate::core::model::COORDINATION;
+use crate::core::model::FIRST_INSTALL;
 use crate::core::model::MAX_FAILED;
 use crate::core::model::PARTITION;
 use crate::core::model::UPDATE;
 use crate::core::model::WINDOW;
 use crate::core::time::at;
 
+use super::retry::FailedOn;
 use super::*;
 
 #[test]
@@ -107,16 +110,39 @@ fn what_has_no_hold_is_not_promoted() {
 fn a_pause_says_with_what_nodes_that_join_start() {
     let message = "ControllerRevision net-a (hash a) at generation 1";
     let released = json!([{"type": "Released", "status": "True", "message": message}]);
-    for (strategy, conditions, joins) in [
-        ("RollingUpdate", released.clone(), "the released revision"),
-        ("RollingUpdate", json!([]), "the newest revision, as none was released yet"),
-        ("OnDelete", released, "the newest revision (OnDelete)"),
+    let (asks, none) = (json!({FIRST_INSTALL: "1"}), json!({COORDINATION: "none"}));
+    for (strategy, conditions, annotations, join) in [
+        ("RollingUpdate", released.clone(), asks.clone(), "start with the released revision"),
+        ("RollingUpdate", json!([]), json!({}), "start with the newest revision, as none was released yet"),
+        ("RollingUpdate", json!([]), asks.clone(), "wait (daemonlet.dev/first-install)"),
+        ("OnDelete", json!([]), asks, "wait (daemonlet.dev/first-install)"),
+        ("OnDelete", released.clone(), json!({}), "start with the newest revision (OnDelete)"),
+        ("RollingUpdate", released, none, "start with the newest revision (daemonlet.dev/coordination: none)"),
     ] {
         let spec = json!({"updateStrategy": {"type": strategy}});
-        let daemon_set = json!({"metadata": {"generation": 1}, "spec": spec, "status": {"conditions": conditions}});
+        let metadata = json!({"generation": 1, "annotations": annotations});
+        let daemon_set = json!({"metadata": metadata, "spec": spec, "status": {"conditions": conditions}});
         let said = follow::under_pause(&daemon_set);
-        assert!(said.ends_with(&format!("nodes that join start with {joins}")), "{said}");
+        assert!(said.ends_with(&format!("nodes that join {join}")), "{said}");
     }
+}
+
+#[test]
+fn a_retry_names_apart_where_the_revision_still_runs() {
+    let daemon_set = json!({"metadata": {"uid": "u"}});
+    let current = Current { daemon_set, revision: json!({}), name: "net-b".to_owned(), hash: "b".to_owned() };
+    let report = |name: &str, uid: &str, instances: Value| {
+        let daemon = json!({"uid": uid, "failed": {"revision": "b"}, "instances": instances});
+        json!({"metadata": {"name": name}, "status": {"daemons": [daemon]}})
+    };
+    let reports = [
+        report("n1", "u", json!([{"revision": "a"}])),
+        report("n2", "u", json!([{"revision": "a"}, {"revision": "b"}])),
+        report("n3", "u", json!([{"revision": "b", "ending": true}])),
+        report("n4", "other", json!([])),
+    ];
+    let failed = FailedOn { went_back: vec!["n1", "n3"], still_run: vec!["n2"] };
+    assert_eq!(FailedOn::of(&current, &reports), failed);
 }
 
 #[test]
@@ -135,7 +161,9 @@ fn a_promotion_says_what_nodes_wait_for_all_the_same() {
     );
     assert!(of("RollingUpdate", json!({UPDATE: "boot"})).ends_with("trigger comes (daemonlet.dev/update: boot)"));
     let on_delete = of("OnDelete", json!({PAUSED: "true", WINDOW: "Sun"}));
-    assert!(on_delete.starts_with("the update strategy is OnDelete: each node follows only when its pod is deleted"));
+    let by_pod =
+        "nodes follow; the update strategy is OnDelete, so that is for each only when its pod is deleted; it is paused";
+    assert!(on_delete.starts_with(by_pod), "{on_delete}");
     assert!(on_delete.ends_with("after `kubectl daemonlet resume n/net`"), "{on_delete}");
 }
 
