@@ -1,7 +1,7 @@
 //! Who coordinates: a Lease of coordination.k8s.io/v1, as client-go's leader election uses it.
 //!
 //! Owns taking, renewing and releasing it. A holder that could not renew for [`GIVE_UP`] begins no more writes, and
-//! those that it began end before another may take over. On the Lease it says what it cannot list or read. Clocks of other
+//! those that it began end before another may take over. On the Lease it says what it cannot list, read or write. Clocks of other
 //! machines are never compared, only how long a Lease did not change.
 
 use std::time::Duration;
@@ -78,7 +78,7 @@ pub(super) struct Lease {
     seen: Option<(Value, Instant)>,
     /// Why the last attempt failed, if it did: each reason is logged once.
     last_error: Option<String>,
-    /// What the holder cannot list or read.
+    /// What the holder cannot list, read or write.
     cannot_list: watch::Receiver<String>,
 }
 
@@ -237,7 +237,7 @@ impl Lease {
     }
 }
 
-/// Notes on the Lease what its holder cannot list or read, or that there is nothing.
+/// Notes on the Lease what its holder cannot list, read or write, or that there is nothing.
 fn mark(lease: &mut DynamicObject, cannot_list: &str) {
     let annotations = lease.metadata.annotations.get_or_insert_default();
     match cannot_list {

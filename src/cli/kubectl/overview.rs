@@ -216,7 +216,7 @@ mod tests {
         let coordinator = Leader::of(&lease);
         lease["metadata"] = serde_json::json!({"annotations": {"daemonlet.dev/cannot-list": "nodes, leases"}});
         let blind = Leader::of(&lease);
-        let words = ("one since t, which cannot list or read nodes, leases: its log says why".to_owned(), true);
+        let words = ("one since t, which cannot list, read or write nodes, leases: its log says why".to_owned(), true);
         assert_eq!(blind.words(at(1_000)), words);
         assert!(blind.words(at(31_000)).0.contains("has not renewed"), "that says more");
         let held = "2 of 3 nodes are left: paused".to_owned();

@@ -17,6 +17,8 @@ use super::requests::SendError;
 /// The first wait, and each wait after an error that is no refusal.
 const FIRST: Span = Span::from_secs(1);
 const LONGEST: Span = Span::from_secs(300);
+/// A refusal that has lasted for so long does not pass by itself.
+const STANDS: Span = Span::from_secs(30);
 
 /// What did not go through, by what it is.
 #[derive(Clone, Debug, Default)]
@@ -57,6 +59,14 @@ impl Retries {
     pub fn refused_until(&self, target: &RequestTarget) -> Option<Timestamp> {
         let waiting = self.waiting.get(target)?;
         matches!(waiting.why, Why::Failed(SendError::Refused(_))).then_some(waiting.again)
+    }
+
+    /// Whether the API server has refused the status of a DaemonSet again and again: its next try is so far away.
+    pub fn lacks_status(&self) -> bool {
+        self.waiting.iter().any(|(target, waiting)| {
+            let is_refused = matches!(waiting.why, Why::Failed(SendError::Refused(_)));
+            matches!(target, RequestTarget::Status(_)) && is_refused && waiting.wait > STANDS
+        })
     }
 
     /// When a write that was decided from `version` may be tried; `None`: now.
@@ -100,6 +110,7 @@ impl Retries {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::core::model::ObjectKey;
     use crate::core::time::at;
 
     fn target(node: &str) -> RequestTarget {
@@ -135,6 +146,22 @@ mod tests {
         assert!(retries.has_failed(&one) && !retries.has_failed(&target("another")));
         retries.retain(&BTreeSet::from([target("another")]));
         assert!(!retries.has_failed(&one), "it was not wanted any more");
+    }
+
+    #[test]
+    fn a_status_that_is_refused_for_half_a_minute_is_lacking() {
+        let (mut retries, status) = (Retries::default(), RequestTarget::Status(ObjectKey::new("n", "net")));
+        let refuse = |retries: &mut Retries, target: &RequestTarget, seconds: i64| {
+            retries.failed(target.clone(), refused("no"), at(seconds * 1_000));
+            retries.lacks_status()
+        };
+        for seconds in [0, 1, 3, 7, 15] {
+            assert!(!refuse(&mut retries, &status, seconds) && !refuse(&mut retries, &target("one"), seconds));
+        }
+        assert!(!refuse(&mut retries, &target("one"), 31), "a node's approvals are something else");
+        assert!(refuse(&mut retries, &status, 31));
+        retries.passed(&status);
+        assert!(!retries.lacks_status());
     }
 
     #[test]

@@ -24,6 +24,8 @@ const FAILED: Span = Span::from_secs(60);
 
 /// What the agents' Leases are called among the watches.
 const LEASES: &str = "leases";
+/// What it cannot write, among the kinds.
+const STATUS: &str = "daemonsets/status";
 
 /// The facts after a pass of the coordinator `identity`, which started then.
 pub fn facts(
@@ -58,7 +60,7 @@ pub fn facts(
     }
 }
 
-/// The kinds of objects that cannot be listed, watched or read, with commas between them: each was tried.
+/// The kinds of objects that cannot be listed, watched, read or written, with commas between them: each was tried.
 pub fn cannot_list(observation: &ClusterObservation, state: &CoordinatorState) -> String {
     let (view, now) = (&observation.snapshot, observation.now);
     let is_over = |progress: &WatchHealth, at: Timestamp| progress.last_event.is_some_and(|event| event > at);
@@ -68,7 +70,8 @@ pub fn cannot_list(observation: &ClusterObservation, state: &CoordinatorState) -
     };
     let watches = observation.watches.iter().filter(|(kind, progress)| has_failed(**kind, progress));
     let leases = state.liveness.is_failing(now).then_some(LEASES);
-    let names: Vec<&str> = watches.map(|(kind, _)| kind.plural()).chain(leases).collect();
+    let status = state.retries.lacks_status().then_some(STATUS);
+    let names: Vec<&str> = watches.map(|(kind, _)| kind.plural()).chain(leases).chain(status).collect();
     names.join(", ")
 }
 
@@ -107,7 +110,10 @@ mod tests {
     use super::*;
     use crate::core::cluster::node_daemons::LeaseTerm;
     use crate::core::cluster::observation::WatchHealth;
+    use crate::core::cluster::requests::RequestTarget;
+    use crate::core::cluster::requests::SendError;
     use crate::core::cluster::snapshot::Change;
+    use crate::core::model::ObjectKey;
     use crate::core::time::at;
 
     #[test]
@@ -162,6 +168,13 @@ mod tests {
         assert_eq!(cannot_list(&observation, &state), "nodes", "a list that fails once is none that is missed");
         observation.now = at(67_000);
         assert_eq!(cannot_list(&observation, &state), "nodes, leases");
+        let status = RequestTarget::Status(ObjectKey::new("n", "d"));
+        let mut refusing = state.clone();
+        let refused = || SendError::Refused("no".to_owned());
+        for _ in 0..6 {
+            refusing.retries.failed(status.clone(), refused(), at(66_000));
+        }
+        assert_eq!(cannot_list(&observation, &refusing), "nodes, leases, daemonsets/status");
         let watch = |last_event, failed| WatchHealth { last_event: Some(at(last_event)), failed: Some(at(failed)) };
         let mut listed = ClusterSnapshot::default();
         listed.take(Change::Begin(WatchedKind::Nodes));

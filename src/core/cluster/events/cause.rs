@@ -42,6 +42,8 @@ pub enum TroubleCause {
     HaltUnwritten(String),
     BrokenUnwritten(String),
     StepUnwritten(String),
+    /// The status of the DaemonSet is refused.
+    StatusUnwritten,
     NoControllerRevision,
     /// Why it was halted.
     Halted(HaltCause),
@@ -69,6 +71,7 @@ impl TroubleCause {
             Self::HaltUnwritten(_) | Self::BrokenUnwritten(_) | Self::StepUnwritten(_) | Self::NoControllerRevision => {
                 format!("{self}; the condition Degraded says why")
             }
+            Self::StatusUnwritten => format!("{self}; the coordinator's log says why"),
             _ => self.to_string(),
         }
     }
@@ -99,6 +102,7 @@ impl fmt::Display for TroubleCause {
             Self::HaltUnwritten(revision) => return unwritten(f, "its halt", revision),
             Self::BrokenUnwritten(revision) => return unwritten(f, "which nodes it broke", revision),
             Self::StepUnwritten(revision) => return unwritten(f, "its step", revision),
+            Self::StatusUnwritten => "its status cannot be written, so its conditions are old",
             Self::NoControllerRevision => {
                 "it has no ControllerRevision of the current template, and nothing is rolled out without it"
             }

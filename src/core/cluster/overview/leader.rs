@@ -9,8 +9,8 @@ use crate::core::json::Json;
 use crate::core::time::Span;
 use crate::core::time::Timestamp;
 
-/// Annotation of the coordinator's Lease: the kinds of objects that its holder cannot list or read, if there are some. It
-/// decides from what it last saw of them, or not at all.
+/// Annotation of the coordinator's Lease: the kinds of objects that its holder cannot list, read or write, if there are
+/// some. It decides from what it last saw of them, or not at all.
 pub const CANNOT_LIST: &str = "daemonlet.dev/cannot-list";
 
 /// A Lease that was not renewed for this long has expired; a part of it is for clocks that differ.
@@ -26,7 +26,7 @@ pub struct Leader {
     pub since: String,
     /// When it last renewed it (RFC 3339).
     pub renewed: String,
-    /// Kinds of objects that it cannot list or read; empty: none.
+    /// Kinds of objects that it cannot list, read or write; empty: none.
     pub cannot_list: String,
     /// Why that is not known; empty: it is.
     pub unknown: String,
@@ -62,7 +62,10 @@ impl Leader {
             }
             _ if !self.cannot_list.is_empty() => {
                 let Self { holder, since, cannot_list, .. } = self;
-                (format!("{holder} since {since}, which cannot list or read {cannot_list}: its log says why"), true)
+                (
+                    format!("{holder} since {since}, which cannot list, read or write {cannot_list}: its log says why"),
+                    true,
+                )
             }
             _ => (format!("{} since {}", self.holder, self.since), false),
         }

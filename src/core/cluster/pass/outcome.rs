@@ -12,6 +12,7 @@ use crate::core::cluster::history::RevisionFact;
 use crate::core::cluster::released::FirstInstances;
 use crate::core::cluster::released::Halted;
 use crate::core::cluster::released::Released;
+use crate::core::cluster::requests::RequestTarget;
 use crate::core::cluster::rollout::NodeFact;
 use crate::core::cluster::rollout::RolloutPlan;
 use crate::core::cluster::snapshot::WatchedDaemon;
@@ -86,6 +87,8 @@ impl RolloutOutcome<'_> {
         self.halted.iter().for_each(|halted| trouble(TroubleCause::Halted(halted.cause.clone()), 1));
         unwritten.iter().for_each(|(cause, _)| trouble(cause.clone(), 1));
         self.refused.iter().for_each(|_| trouble(TroubleCause::NoControllerRevision, 1));
+        let is_unwritten = known.state.retries.refused_until(&RequestTarget::Status(key.clone())).is_some();
+        is_unwritten.then(|| trouble(TroubleCause::StatusUnwritten, 1));
         // Events do not name what differs from node to node, or from attempt to attempt: each would be another event.
         let in_words = |(cause, nodes)| match cause {
             TroubleCause::ObjectMissing => (causes::missing_objects(known, daemon, self.lacking), nodes),

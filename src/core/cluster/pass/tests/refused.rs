@@ -1,6 +1,8 @@
 //! Definitions that are refused, and names that are taken.
 
 use super::*;
+use crate::core::cluster::requests::RequestTarget;
+use crate::core::cluster::requests::SendError;
 
 /// A DaemonSet that this version does not understand, of the generation after the one in [`world`].
 pub(super) fn refused(version: &str, status: Value) -> Value {
@@ -135,4 +137,17 @@ fn a_name_that_another_owners_revision_has_is_waited_for_or_counted_as_a_collisi
             "{owners}"
         );
     }
+}
+
+#[test]
+fn a_status_that_the_api_server_refuses_is_told_by_an_event() {
+    let mut view = world(json!({}));
+    let (target, refused) = (RequestTarget::Status(ObjectKey::new("kube-system", "net")), "no".to_owned());
+    let causes = |view: &mut ClusterWorld| -> Vec<String> {
+        view.plan(NOW).troubles.keys().map(|trouble| trouble.cause.note()).collect()
+    };
+    assert_eq!(causes(&mut view), [""; 0]);
+    view.state.retries.failed(target, SendError::Refused(refused), NOW);
+    let note = "its status cannot be written, so its conditions are old; the coordinator's log says why";
+    assert_eq!(causes(&mut view), [note]);
 }
