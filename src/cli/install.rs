@@ -29,8 +29,8 @@ const CONFIGURATION: &str = "etc/daemonlet/daemonlet.toml";
 
 /// What dpkg knows of the package: the files that are there. Of a package that was removed, the configuration is left.
 const DPKG: &str = "var/lib/dpkg/info/daemonlet.list";
-/// What the rpm has, and nothing else.
-const RPM: &str = "usr/share/licenses/daemonlet";
+/// A file that the rpm has, and nothing else writes. Its folder outlives the package, which owns files alone.
+const RPM: &str = "usr/share/licenses/daemonlet/LICENSE";
 
 /// The unit that dpkg masks when the package is removed.
 const MASK: &str = "etc/systemd/system/daemonlet.service";
@@ -87,7 +87,7 @@ fn package(root: &Path) -> Option<PathBuf> {
     let has_program = |list: String| list.lines().any(|line| line.trim_start_matches('/') == PROGRAM);
     let dpkg = root.join(DPKG);
     let is_debian = fs::read_to_string(&dpkg).is_ok_and(has_program);
-    is_debian.then_some(dpkg).or_else(|| Some(root.join(RPM)).filter(|path| path.exists()))
+    is_debian.then_some(dpkg).or_else(|| Some(root.join(RPM)).filter(|path| path.is_file()))
 }
 
 /// Writes a file beside the old one and puts it in its place: a program that runs cannot be written to.

@@ -128,7 +128,7 @@ fn purge_empties_the_disk_that_a_link_leads_to_and_leaves_an_administrators_file
 #[test]
 fn purge_removes_what_was_noted_and_says_what_stays() {
     let scratch = Scratch::new(&[
-        ("var/.state-dirs", "ROOT/srv\nROOT/mixed\n"),
+        ("var/.state-dirs", "ROOT/srv\nROOT/mixed\nROOT/enrolled\n"),
         ("srv/daemons/a.json", ""),
         ("srv/identity/client.pem", ""),
         ("srv/identity/kubeconfig-path", "ROOT/elsewhere/ours\n"),
@@ -137,6 +137,12 @@ fn purge_removes_what_was_noted_and_says_what_stays() {
         ("mixed/daemons/a.json", ""),
         ("mixed/identity/kubeconfig-path", "ROOT/elsewhere/theirs\n"),
         ("mixed/mine", ""),
+        ("mixed/secrets.yaml", ""),
+        ("mixed/inputs.json.backup", ""),
+        ("mixed/set-aside.json", ""),
+        ("mixed/inputs.json.tmp", ""),
+        ("mixed/secrets.json.bad-10", ""),
+        ("enrolled/identity/client.pem", ""),
         ("elsewhere/theirs", "token: a\n"),
         ("etc/kubeconfig", "client-key: ROOT/srv/identity/client.pem\n"),
         ("etc/mine.toml", ""),
@@ -159,12 +165,12 @@ fn purge_removes_what_was_noted_and_says_what_stays() {
         assert!(said.contains(&placed(line)), "{line}: {said}");
     }
     let is_there = |path: &str| scratch.path(path).exists();
-    assert!(["mixed/mine", "elsewhere/theirs", "etc/mine.toml"].into_iter().all(is_there));
-    assert!(
-        !["srv", "var", "mixed/daemons", "mixed/identity", "elsewhere/ours", "etc/kubeconfig"]
-            .into_iter()
-            .any(is_there)
-    );
+    assert!(["elsewhere/theirs", "etc/mine.toml"].into_iter().all(is_there));
+    assert!(!["srv", "var", "enrolled", "elsewhere/ours", "etc/kubeconfig"].into_iter().any(is_there));
+    let names = fs::read_dir(scratch.path("mixed")).unwrap().map(|entry| entry.unwrap().file_name());
+    let mut names: Vec<_> = names.filter_map(|name| name.into_string().ok()).collect();
+    names.sort();
+    assert_eq!(names, ["inputs.json.backup", "mine", "secrets.yaml"]);
 }
 
 #[test]
@@ -341,9 +347,22 @@ fn install_writes_what_the_packages_have_and_keeps_the_hosts_configuration() {
         "{removed:?}"
     );
     scratch.write("host/var/lib/dpkg/info/daemonlet.list", "/.\n/usr/bin/daemonlet\n");
-    let packaged = run(["install", "--root", &host]);
-    assert_eq!((packaged.code, packaged.out.as_str()), (1, ""));
-    assert!(packaged.err.contains("a package has installed daemonlet here"), "{packaged:?}");
+    let refused = || {
+        let packaged = run(["install", "--root", &host]);
+        assert_eq!((packaged.code, packaged.out.as_str()), (1, ""));
+        assert!(packaged.err.contains("a package has installed daemonlet here"), "{packaged:?}");
+    };
+    refused();
+    fs::remove_dir_all(scratch.path("host/var/lib/dpkg")).unwrap();
+    // The removed rpm leaves the folder; the file is no doc, which a host may leave out.
+    scratch.write("host/usr/share/licenses/daemonlet/LICENSE", "");
+    refused();
+    let cargo: toml::Table = read("Cargo.toml").parse().unwrap();
+    let assets = cargo["package"]["metadata"]["generate-rpm"]["assets"].as_array().unwrap();
+    let sign = assets.iter().find(|asset| asset["dest"].as_str() == Some("/usr/share/licenses/daemonlet/LICENSE"));
+    assert!(sign.unwrap().get("doc").is_none());
+    fs::remove_file(scratch.path("host/usr/share/licenses/daemonlet/LICENSE")).unwrap();
+    assert_eq!(run(["install", "--root", &host]).code, 0);
     // The page takes all of it away again.
     let page = read("docs/removal.md");
     let part = page.split("## Remove what daemonlet install wrote").nth(1).unwrap().split("\n## ").next().unwrap();
@@ -352,5 +371,5 @@ fn install_writes_what_the_packages_have_and_keeps_the_hosts_configuration() {
         assert!(Command::new("sh").args(["-ec", &line]).status().unwrap().success(), "{line}");
     }
     let left = Command::new("find").args([&host, "-type", "f"]).output().unwrap();
-    assert_eq!(String::from_utf8(left.stdout).unwrap(), format!("{host}/var/lib/dpkg/info/daemonlet.list\n"));
+    assert_eq!(String::from_utf8(left.stdout).unwrap(), "");
 }
