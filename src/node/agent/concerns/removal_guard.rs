@@ -247,7 +247,9 @@ impl RemovalGuard {
                  nothing that is missing there is removed here"
             ),
             hint: Some(format!(
-                "if this node belongs to that cluster now, stop the agent, move {} away and start it",
+                "if this node belongs to that cluster now, first apply the DaemonSets there: after the start every \
+                 daemon of the API that this cluster does not have ends at once. Then stop the agent, move {} away and \
+                 start it",
                 inputs.display()
             )),
         });
