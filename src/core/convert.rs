@@ -23,7 +23,11 @@ const MAX_LISTS: usize = 8;
 #[derive(Clone, Debug, PartialEq)]
 pub enum DocumentObject {
     /// A DaemonSet, converted to apps/v1, not yet validated.
-    DaemonSet(Value),
+    DaemonSet {
+        object: Value,
+        /// The API version that it was written in.
+        api_version: String,
+    },
     /// One of the kinds that DaemonSets refer to.
     Other(ObjectRef, Value),
     /// A kind this program does not read.
@@ -203,7 +207,7 @@ fn object(api_version: String, kind: String, mut value: Value) -> Result<Documen
     let refuse = |error: FieldError| Box::new(RefusedObject { object: Some(name.clone()), error });
     let Some(kind) = known else {
         daemon_set::convert(&mut value, &api_version).map_err(refuse)?;
-        return Ok(DocumentObject::DaemonSet(value));
+        return Ok(DocumentObject::DaemonSet { object: value, api_version });
     };
     match kind {
         Kind::ConfigMap => data::config_map(&mut value).map_err(refuse)?,

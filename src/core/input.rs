@@ -112,6 +112,8 @@ pub struct Ignored {
 pub struct ParsedFile {
     /// The DaemonSets, valid and as apps/v1, in the file's order.
     pub daemon_sets: Vec<DaemonSet>,
+    /// Those of them that were written in an API version that Kubernetes has removed, and that version.
+    pub outdated: Vec<(ObjectKey, String)>,
     /// The other objects that this program reads.
     pub objects: Vec<(ObjectRef, Value)>,
     /// The objects of other kinds.
@@ -239,13 +241,16 @@ fn read_document(path: &Path, line: usize, value: Value, file: &mut ParsedFile) 
     };
     for object in convert::objects(value) {
         match object {
-            Ok(DocumentObject::DaemonSet(value)) => {
+            Ok(DocumentObject::DaemonSet { object: value, api_version }) => {
                 let name = convert::name_of(&value);
                 let unknown_field =
                     |error| InputProblem { kind: ProblemKind::UnknownField, ..invalid(name.clone(), error) };
                 let unknown_fields = validate::unknown_fields(&value).into_iter().map(unknown_field);
                 match policy::checked(&value, Source::File { path: path.to_owned() }) {
                     Ok(daemon_set) => {
+                        if api_version != "apps/v1" {
+                            file.outdated.push((daemon_set.key.clone(), api_version));
+                        }
                         file.unknown_fields.extend(unknown_fields);
                         file.daemon_sets.push(daemon_set);
                     }

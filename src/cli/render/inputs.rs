@@ -29,6 +29,10 @@ use crate::core::model::Source;
 use crate::core::node;
 use crate::core::yaml;
 
+/// The hint for a DaemonSet of an API version that is gone.
+const APPS_V1: &str =
+    "write `apiVersion: apps/v1`, which needs `spec.selector`; `updateStrategy` is then RollingUpdate if not written";
+
 /// Everything that was read. Of objects that are there twice the last counts, as with `kubectl apply`.
 #[derive(Debug, Default)]
 pub(in crate::cli) struct RenderInputs {
@@ -43,7 +47,7 @@ pub(in crate::cli) struct RenderInputs {
     pub(in crate::cli) invalid: Vec<RenderEntry>,
     /// Paths that cannot be read: the message, and no hint.
     pub(in crate::cli) unreadable: Vec<(String, Option<String>)>,
-    /// What `--strict` refuses, each with its hint: objects that are there twice.
+    /// What `--strict` refuses, each with its hint: objects that are there twice, or of an API version that is gone.
     pub(super) doubtful: Vec<(String, Option<String>)>,
     /// The file in which each object was last read.
     seen: BTreeMap<ObjectName, PathBuf>,
@@ -165,7 +169,7 @@ fn add(inputs: &mut RenderInputs, path: &Path, text: &str) {
     }
 }
 
-/// Notes objects that are there twice.
+/// Notes objects that are there twice, and those of API versions that are gone.
 fn add_doubtful(inputs: &mut RenderInputs, path: &Path, parsed: &ParsedFile) {
     let daemon_sets = parsed.daemon_sets.iter().map(|daemon_set| ("DaemonSet", &daemon_set.key));
     let others = parsed.objects.iter().map(|(object, _)| (object.kind.as_str(), &object.key));
@@ -179,6 +183,13 @@ fn add_doubtful(inputs: &mut RenderInputs, path: &Path, parsed: &ParsedFile) {
             let twice = format!("{name} is there twice, in {both}, which --strict refuses");
             inputs.doubtful.push((twice, Some("the last one counts; remove the other".to_owned())));
         }
+    }
+    for (key, version) in &parsed.outdated {
+        let removed = format!(
+            "DaemonSet {key} in {} has apiVersion {version}, removed in Kubernetes 1.16, which --strict refuses",
+            path.display()
+        );
+        inputs.doubtful.push((removed, Some(APPS_V1.to_owned())));
     }
 }
 

@@ -36,7 +36,7 @@ fn lists_are_expanded_also_in_lists_and_lend_their_items_a_kind() {
         .map(|object| match object {
             Ok(DocumentObject::Other(reference, _)) => reference.to_string(),
             Ok(DocumentObject::Ignored { kind, key }) => format!("{kind} {key}"),
-            Ok(DocumentObject::DaemonSet(_)) => "DaemonSet".to_owned(),
+            Ok(DocumentObject::DaemonSet { .. }) => "DaemonSet".to_owned(),
             Err(refused) => refused.error.to_string(),
         })
         .collect();
@@ -162,7 +162,7 @@ fn old_daemon_sets_get_the_defaults_of_their_version() {
                       "template": { "metadata": { "labels": { "a": "b" } }, "spec": {} } },
         });
         match objects(document).pop() {
-            Some(Ok(DocumentObject::DaemonSet(value))) => value,
+            Some(Ok(DocumentObject::DaemonSet { object, .. })) => object,
             other => panic!("{other:?}"),
         }
     };
@@ -265,7 +265,7 @@ fn kubectls_copy_of_an_object_is_not_read() {
                 "metadata": { "labels": { "a": "b" } }, "spec": { "containers": [{ "name": "c", "image": "i" }] } } });
         }
         let found = objects(document).pop().expect("it is taken");
-        let (Ok(DocumentObject::Other(_, value)) | Ok(DocumentObject::DaemonSet(value))) = found else {
+        let (Ok(DocumentObject::Other(_, value)) | Ok(DocumentObject::DaemonSet { object: value, .. })) = found else {
             panic!("{found:?}")
         };
         assert_eq!(value["metadata"]["annotations"], json!({ "a": "b" }), "{kind}");

@@ -35,7 +35,7 @@ fn read(text: &str) -> Fixture {
         }
         for object in convert::objects(value) {
             match object.unwrap() {
-                DocumentObject::DaemonSet(value) => {
+                DocumentObject::DaemonSet { object: value, .. } => {
                     let source = fixture.daemon_set.source.clone();
                     fixture.daemon_set = validate::daemon_set(&value, source).unwrap();
                 }

@@ -88,6 +88,20 @@ fn strict_refuses_what_is_there_twice() {
 }
 
 #[test]
+fn strict_refuses_a_daemonset_of_an_api_version_that_is_gone() {
+    let good = GOOD.replace("configMap: {name: cni}", "emptyDir: {}");
+    for (version, code) in [("apps/v1", 0), ("apps/v1beta2", 1), ("extensions/v1beta1", 1)] {
+        let scratch = Scratch::new(&[("a.yaml", &good.replace("apps/v1", version))]);
+        let arguments = ["render", "--json", "--node-name", "n1", "-f", &scratch.text("a.yaml")];
+        assert_eq!(run(arguments).code, 0, "{version}");
+        let strict = run(arguments.iter().chain(&["--strict"]));
+        assert_eq!(strict.code, code, "{version}: {strict:?}");
+        let reason = format!(" has apiVersion {version}, removed in Kubernetes 1.16, which --strict refuses\n");
+        assert_eq!(strict.err.contains(&reason) && strict.err.contains("hint: write `apiVersion: apps/v1`"), code == 1);
+    }
+}
+
+#[test]
 fn a_kind_that_looks_misspelt_is_refused_with_and_without_strict() {
     let scratch = Scratch::new(&[("c.yaml", &GOOD.replace("kind: DaemonSet", "kind: DeamonSet"))]);
     let rendered = run(["render", "--node-name", "n1", "-f", &scratch.text("")]);
