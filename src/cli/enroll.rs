@@ -59,9 +59,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<Exit, CommandFailure> {
     let seconds = options.timeout.as_secs();
     let waits = |what: EnrollWait<'_>| {
         output::remarks(&output::line(match what {
-            EnrollWait::Approval(request) => {
-                format!("certificatesigningrequest {request} waits for approval: kubectl certificate approve {request}")
-            }
+            EnrollWait::Request(request, awaited) => format!("{}: {}", awaited.words(request), awaited.hint(request)),
             EnrollWait::ApiServer { server, why } => {
                 format!("the API server {server} cannot be reached: {why}; trying again, for {seconds} s in all")
             }

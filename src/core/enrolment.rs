@@ -11,6 +11,7 @@ mod request;
 pub use certificate::Certificate;
 pub use certificate::CertificateError;
 pub use certificate::end_of;
+pub use certificate_state::AwaitedStep;
 pub use certificate_state::Renewal;
 pub use certificate_state::problem;
 pub use certificate_state::status;

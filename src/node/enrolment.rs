@@ -25,6 +25,7 @@ pub use renew::AgentIdentity;
 use std::path::Path;
 use std::path::PathBuf;
 
+use crate::core::enrolment::AwaitedStep;
 use crate::core::enrolment::CertificateError;
 use crate::node::api::ApiFailure;
 use crate::node::api::FailureKind;
@@ -88,11 +89,12 @@ pub enum EnrolmentError {
         /// The reason given.
         message: String,
     },
-    /// It was not approved in time.
-    #[error("certificatesigningrequest {request} is not approved after {seconds} s")]
+    /// It was not approved or not signed in time.
+    #[error("certificatesigningrequest {request} is {} after {seconds} s", missing(*.awaited))]
     TooLong {
         /// The request's name.
         request: String,
+        awaited: AwaitedStep,
         /// How long that was.
         seconds: u64,
     },
@@ -107,6 +109,13 @@ pub enum EnrolmentError {
     /// The certificate is for another key.
     #[error("the certificate of certificatesigningrequest {0} is for another key")]
     OtherKey(String),
+}
+
+fn missing(awaited: AwaitedStep) -> &'static str {
+    match awaited {
+        AwaitedStep::Approval => "not approved",
+        AwaitedStep::Signature => "approved, and nothing has signed it",
+    }
 }
 
 fn absent(paths: &[PathBuf]) -> String {
@@ -151,9 +160,9 @@ impl EnrolmentError {
                  again when it answers",
                 kubeconfig.display()
             )),
-            Self::TooLong { request, .. } => Some(format!(
-                "`kubectl certificate approve {request}`, then run this again: it continues with the same request"
-            )),
+            Self::TooLong { request, awaited, .. } => {
+                Some(format!("{}, then run this again: it continues with the same request", awaited.hint(request)))
+            }
             _ => None,
         }
     }

@@ -6,10 +6,38 @@ use crate::core::status::Problem;
 use crate::core::time::Span;
 use crate::core::time::Timestamp;
 
-/// A request that is not approved for this long is a problem.
+/// A request that waits for the same step for this long is a problem.
 const PATIENCE: Span = Span::from_secs(60);
 /// The last percentage of a certificate's life, in which its expiry is always a problem.
 const NEAR_END: i64 = 15;
+
+/// What a certificate request waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AwaitedStep {
+    Approval,
+    /// It is approved, and its signer has not signed it.
+    Signature,
+}
+
+impl AwaitedStep {
+    /// How the request `request` stands.
+    pub fn words(self, request: &str) -> String {
+        match self {
+            Self::Approval => format!("certificatesigningrequest {request} waits for approval"),
+            Self::Signature => format!("certificatesigningrequest {request} is approved, and nothing has signed it yet"),
+        }
+    }
+
+    /// What to do about it.
+    pub fn hint(self, request: &str) -> String {
+        match self {
+            Self::Approval => format!("`kubectl certificate approve {request}`"),
+            Self::Signature => "look whether kube-controller-manager runs, with the cluster's signing key \
+                                (--cluster-signing-cert-file, --cluster-signing-key-file)"
+                .to_owned(),
+        }
+    }
+}
 
 /// The state of the renewal.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -17,10 +45,11 @@ pub enum Renewal {
     /// Not due, or just started.
     #[default]
     None,
-    /// The request waits for approval.
+    /// The request waits for a step of others.
     Waiting {
         /// The request's name.
         request: String,
+        awaited: AwaitedStep,
         /// Since when.
         since: Timestamp,
     },
@@ -48,7 +77,7 @@ pub fn status(certificate: &Certificate, renewal: &Renewal) -> IdentityStatus {
 fn words(renewal: &Renewal) -> String {
     match renewal {
         Renewal::None => String::new(),
-        Renewal::Waiting { request, .. } => format!("certificatesigningrequest {request} waits for approval"),
+        Renewal::Waiting { request, awaited, .. } => awaited.words(request),
         Renewal::Denied { request, message } if message.is_empty() => {
             format!("certificatesigningrequest {request} was denied")
         }
@@ -68,9 +97,7 @@ pub fn problem(certificate: &Certificate, renewal: &Renewal, now: Timestamp) -> 
     }
     let near = now >= certificate.not_after - (certificate.not_after - certificate.not_before) / 100 * NEAR_END;
     let (is_problem, hint) = match renewal {
-        Renewal::Waiting { request, since } => {
-            (now - *since >= PATIENCE, format!("`kubectl certificate approve {request}`"))
-        }
+        Renewal::Waiting { request, awaited, since } => (now - *since >= PATIENCE, awaited.hint(request)),
         Renewal::Denied { .. } => {
             (true, "the agent retries every hour; `daemonlet enroll --force` retries now".to_owned())
         }

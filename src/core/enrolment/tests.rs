@@ -138,11 +138,16 @@ fn what_is_wrong_with_an_identity() {
     let at = Timestamp::from_secs;
     let it = Certificate { user: user("n1"), public_key: Vec::new(), not_before: at(0), not_after: at(1_000) };
     let reason = |renewal: &Renewal, now| problem(&it, renewal, now).map(|p| p.reason);
-    let waiting = Renewal::Waiting { request: "r".to_owned(), since: at(700) };
+    let waiting_for =
+        |awaited: AwaitedStep| Renewal::Waiting { request: "r".to_owned(), awaited, since: at(700) };
+    let [waiting, approved] = [AwaitedStep::Approval, AwaitedStep::Signature].map(waiting_for);
     let denied = Renewal::Denied { request: "r".to_owned(), message: "no".to_owned() };
     assert_eq!(reason(&Renewal::None, at(700)), None);
     assert_eq!(reason(&waiting, at(730)), None);
     assert!(reason(&waiting, at(760)).unwrap().ends_with("r waits for approval"));
+    let unsigned = problem(&it, &approved, at(760)).unwrap();
+    assert!(unsigned.reason.ends_with("r is approved, and nothing has signed it yet"), "{}", unsigned.reason);
+    assert!(!unsigned.hint.unwrap().contains("approve"));
     assert!(reason(&denied, at(701)).unwrap().ends_with("r was denied: no"));
     assert_eq!(reason(&Renewal::Failing("x".to_owned()), at(701)), None);
     assert!(reason(&Renewal::Failing("x".to_owned()), at(851)).unwrap().ends_with("renewal failed: x"));

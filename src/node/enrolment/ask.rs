@@ -7,6 +7,7 @@ use serde_json::Value;
 use serde_json::json;
 
 use crate::core::enrolment;
+use crate::core::enrolment::AwaitedStep;
 use crate::core::enrolment::Certificate;
 use crate::core::json::Json;
 use crate::node::api::ApiFailure;
@@ -22,7 +23,7 @@ pub(super) enum RequestProgress {
     /// The certificate is in force.
     Done(Certificate),
     /// The request of this name is not approved or not signed yet.
-    Waiting(String),
+    Waiting(String, AwaitedStep),
 }
 
 /// Makes a step. Called again, it continues with the same key and request.
@@ -41,22 +42,20 @@ pub(super) async fn step(
         Some(found) => found,
         None => {
             submit(client, &request, &pem).await.map_err(failed)?;
-            return Ok(RequestProgress::Waiting(request));
+            return Ok(RequestProgress::Waiting(request, AwaitedStep::Approval));
         }
     };
-    for condition in found.list_at(["status", "conditions"]) {
-        let what = match condition.str_at("type") {
-            "Denied" => "denied",
-            "Failed" => "approved, and its signer failed",
-            _ => continue,
-        };
-        files.forget_pending()?;
-        return Err(EnrolmentError::Refused { request, what, message: condition.str_at("message").to_owned() });
-    }
+    let awaited = match awaited(&found) {
+        Ok(awaited) => awaited,
+        Err((what, message)) => {
+            files.forget_pending()?;
+            return Err(EnrolmentError::Refused { request, what, message });
+        }
+    };
     let certificate = found.str_at(["status", "certificate"]);
     let chain = STANDARD.decode(certificate).ok().and_then(|bytes| String::from_utf8(bytes).ok()).unwrap_or_default();
     if chain.is_empty() {
-        return Ok(RequestProgress::Waiting(request));
+        return Ok(RequestProgress::Waiting(request, awaited));
     }
     let read = Certificate::read(&chain, node);
     let certificate = read.map_err(|source| EnrolmentError::Certificate { request: request.clone(), source });
@@ -68,6 +67,24 @@ pub(super) async fn step(
     let certificate = certificate?;
     files.take(&chain, &key)?;
     Ok(RequestProgress::Done(certificate))
+}
+
+/// What a request without a certificate waits for; an error: what has ended it, and the reason given.
+fn awaited(request: &Value) -> Result<AwaitedStep, (&'static str, String)> {
+    let mut awaited = AwaitedStep::Approval;
+    for condition in request.list_at(["status", "conditions"]) {
+        let what = match condition.str_at("type") {
+            "Denied" => "denied",
+            "Failed" => "approved, and its signer failed",
+            "Approved" => {
+                awaited = AwaitedStep::Signature;
+                continue;
+            }
+            _ => continue,
+        };
+        return Err((what, condition.str_at("message").to_owned()));
+    }
+    Ok(awaited)
 }
 
 /// The request of that name; `None`: there is none (requests not approved within a day are removed).
@@ -100,4 +117,21 @@ async fn submit(client: &kube::Client, name: &str, pem: &str) -> Result<(), ApiF
 fn wire(builder: http::request::Builder, body: Vec<u8>) -> Result<Request<Vec<u8>>, ApiFailure> {
     let builder = builder.header(http::header::CONTENT_TYPE, "application/json");
     builder.body(body).map_err(|error| ApiFailure::new(FailureKind::Protocol, error.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_approved_waits_for_its_signer_and_not_for_an_approval() {
+        let request = |kinds: &[&str]| {
+            let conditions: Vec<Value> = kinds.iter().map(|kind| json!({"type": kind, "message": "why"})).collect();
+            awaited(&json!({"status": {"conditions": conditions}}))
+        };
+        assert_eq!(awaited(&json!({})), Ok(AwaitedStep::Approval));
+        assert_eq!(request(&["Approved"]), Ok(AwaitedStep::Signature));
+        assert_eq!(request(&["Denied"]), Err(("denied", "why".to_owned())));
+        assert_eq!(request(&["Approved", "Failed"]).unwrap_err().0, "approved, and its signer failed");
+    }
 }

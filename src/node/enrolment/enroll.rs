@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::core::enrolment::AwaitedStep;
 use crate::core::enrolment::Certificate;
 use crate::node::api::ApiFailure;
 use crate::node::api::Connector;
@@ -31,7 +32,7 @@ pub struct EnrollOptions {
     pub kubeconfig: PathBuf,
     /// The agent's state folder.
     pub state_dir: PathBuf,
-    /// How long to wait for approval.
+    /// How long to wait for approval and signature.
     pub timeout: Duration,
     /// Even if there is an identity already.
     pub force: bool,
@@ -51,8 +52,8 @@ pub struct Enrolled {
 /// What an enrolment waits for.
 #[derive(Clone, Copy, Debug)]
 pub enum EnrollWait<'a> {
-    /// The approval of the request of this name.
-    Approval(&'a str),
+    /// A step of others for the request of this name.
+    Request(&'a str, AwaitedStep),
     /// The API server at this address, which cannot be reached.
     ApiServer { server: &'a str, why: &'a ApiFailure },
 }
@@ -81,19 +82,19 @@ pub async fn enroll(options: &EnrollOptions, waits: impl Fn(EnrollWait<'_>)) -> 
     let source = source?;
     let client = Connector::new(source.clone()).client();
     let begun = Instant::now();
-    let (mut is_request_reported, mut is_server_reported) = (false, false);
+    let (mut reported, mut is_server_reported) = (None, false);
     loop {
         match ask::step(&client, &files, &options.node).await {
             Ok(RequestProgress::Done(certificate)) => {
                 kubeconfig::write(&options.kubeconfig, source, &options.state_dir)?;
                 return Ok(Enrolled { certificate, already: false, corrected: false });
             }
-            Ok(RequestProgress::Waiting(request)) => {
-                if !std::mem::replace(&mut is_request_reported, true) {
-                    waits(EnrollWait::Approval(&request));
+            Ok(RequestProgress::Waiting(request, awaited)) => {
+                if reported.replace(awaited) != Some(awaited) {
+                    waits(EnrollWait::Request(&request, awaited));
                 }
                 if begun.elapsed() >= options.timeout {
-                    return Err(EnrolmentError::TooLong { request, seconds: options.timeout.as_secs() });
+                    return Err(EnrolmentError::TooLong { request, awaited, seconds: options.timeout.as_secs() });
                 }
             }
             // At boot the API server may start later than this.

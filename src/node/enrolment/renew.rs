@@ -105,12 +105,14 @@ impl AgentIdentity {
                 self.set(certificate, Renewal::None);
                 return Duration::ZERO;
             }
-            Ok(RequestProgress::Waiting(request)) => {
+            Ok(RequestProgress::Waiting(request, awaited)) => {
                 let since = match &before {
-                    Renewal::Waiting { request: asked, since } if *asked == request => *since,
+                    Renewal::Waiting { request: asked, awaited: of, since } if *asked == request && *of == awaited => {
+                        *since
+                    }
                     _ => now(),
                 };
-                (Renewal::Waiting { request, since }, EVERY)
+                (Renewal::Waiting { request, awaited, since }, EVERY)
             }
             Err(EnrolmentError::Refused { request, message, .. }) => {
                 (Renewal::Denied { request, message }, AFTER_DENIAL)

@@ -240,7 +240,7 @@ pub(super) fn of_others() -> Vec<Sample> {
             "https://a:6443"
         ),
         hinted!(EnrolmentError::Refused { request: request(), what: "denied", message: text("unknown node") }, "csr-1"),
-        hinted!(EnrolmentError::TooLong { request: request(), seconds: 300 }, "csr-1"),
+        hinted!(EnrolmentError::TooLong { request: request(), awaited: AwaitedStep::Approval, seconds: 300 }, "csr-1"),
         hinted!(used(subject), "csr-1"),
         hinted!(used(CertificateError::NotACertificate), "csr-1"),
         hinted!(EnrolmentError::OtherKey(request()), "csr-1"),
