@@ -27,6 +27,7 @@ use crate::core::overlays;
 use crate::core::policy::Covered;
 use crate::core::policy::namespace_of;
 use crate::core::replies::ExplainReport;
+use crate::core::replies::HeldDaemon;
 use crate::core::replies::PlanReport;
 use crate::core::status::DaemonStatus;
 use crate::core::status::LeftAloneCause;
@@ -54,6 +55,7 @@ use super::state::Purpose;
 
 use changes::changes;
 use changes::held;
+use changes::without_state;
 use news::Reported;
 
 /// Where reports go, and what has been reported.
@@ -169,14 +171,19 @@ impl ReportInputs<'_> {
     pub(super) fn plan_report(&self) -> PlanReport {
         let (plan, observation) = (&self.last.plan, &self.last.observation);
         let tokens = changes::tokens(plan, observation, self.state.node.uid.as_deref());
-        let failures = self.last.outcome.failures.iter().map(failed);
+        let outcome = &self.last.outcome;
+        let failures = outcome.failures.iter().filter(|(key, _)| !outcome.without_state.contains(key)).map(failed);
+        let is_other = |held: &HeldDaemon| {
+            !outcome.without_state.iter().any(|key| key.namespace == held.namespace && key.name == held.name)
+        };
+        let others = held(plan, self.is_running()).into_iter().filter(is_other);
         let waiting = tokens.into_iter().chain(changes::pulls(plan, observation)).chain(changes::files(observation));
         PlanReport {
             schema_version: SCHEMA_VERSION,
             node: self.config.node_name.clone(),
             agent_running: self.is_running(),
-            changes: changes(plan).into_iter().chain(waiting).collect(),
-            held: held(plan, self.is_running()),
+            changes: changes(plan, outcome).into_iter().chain(waiting).collect(),
+            held: others.chain(without_state(plan, outcome)).collect(),
             problems: self.last.problems.iter().cloned().chain(self.api_problems()).chain(failures).collect(),
             notes: observation.folders.notes(),
             left_alone: self.left_alone(),

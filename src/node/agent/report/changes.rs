@@ -9,7 +9,9 @@ use crate::core::plan::DaemonPlan;
 use crate::core::replies::HeldDaemon;
 use crate::core::replies::PlannedChange;
 use crate::core::status::State;
+use crate::node::agent::executor::daemon::done_without_state;
 use crate::node::agent::observation::Observation;
+use crate::node::agent::outcome::EffectOutcome;
 use crate::node::folders::FileView;
 use crate::node::images::PullProgress;
 
@@ -55,9 +57,22 @@ fn hold(daemon: &DaemonPlan) -> HeldDaemon {
     }
 }
 
-/// What a plan would change, in the order in which it would be done.
-pub(in crate::node::agent) fn changes(plan: &Plan) -> Vec<PlannedChange> {
-    plan.daemons.iter().flat_map(of).collect()
+/// The daemons of which the pass has ended or replaced nothing for want of a state folder.
+pub(super) fn without_state(plan: &Plan, outcome: &EffectOutcome) -> Vec<HeldDaemon> {
+    let wait = |daemon: &DaemonPlan| {
+        let failure = outcome.failures.get(&daemon.key).filter(|_| outcome.without_state.contains(&daemon.key))?;
+        Some(HeldDaemon { state: State::Waiting, reason: failure.message.clone(), ..hold(daemon) })
+    };
+    plan.daemons.iter().filter_map(wait).collect()
+}
+
+/// What a plan would change, in the order in which it would be done, but for what waits for a state folder.
+pub(super) fn changes(plan: &Plan, outcome: &EffectOutcome) -> Vec<PlannedChange> {
+    let done = |daemon: &DaemonPlan| match outcome.without_state.contains(&daemon.key) {
+        true => done_without_state(daemon).len(),
+        false => daemon.actions.len(),
+    };
+    plan.daemons.iter().flat_map(|daemon| of_actions(daemon, &daemon.actions[..done(daemon)])).collect()
 }
 
 /// Tokens of instances that the API server is asked for anew as soon as it answers: until then the mounted ones are of no
@@ -131,6 +146,10 @@ pub(super) fn files(observation: &Observation) -> Vec<PlannedChange> {
 
 /// What a plan would change for one daemon.
 pub(in crate::node::agent) fn of(daemon: &DaemonPlan) -> impl Iterator<Item = PlannedChange> + '_ {
+    of_actions(daemon, &daemon.actions)
+}
+
+fn of_actions<'a>(daemon: &'a DaemonPlan, actions: &'a [Action]) -> impl Iterator<Item = PlannedChange> + 'a {
     let change = move |action: &Action| {
         let (what, reason) = match action {
             Action::Verify { .. } => return None,
@@ -168,7 +187,7 @@ pub(in crate::node::agent) fn of(daemon: &DaemonPlan) -> impl Iterator<Item = Pl
             reason,
         })
     };
-    daemon.actions.iter().filter_map(change)
+    actions.iter().filter_map(change)
 }
 
 #[cfg(test)]

@@ -120,6 +120,26 @@ fn the_plan_of_an_agent_has_the_problems_of_the_pass_that_it_makes() {
 }
 
 #[test]
+fn the_plan_of_an_agent_without_a_state_folder_does_not_announce_what_that_agent_refuses() {
+    let node = TestNode::new();
+    node.define("net", "i:1");
+    node.define("log", "i:1");
+    let mut agent = node.agent();
+    chmod(&node.path("state"), 0o777);
+    fs::remove_file(node.path("ds/log.yaml")).unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    agent.inputs.reread(false);
+    runtime.block_on(agent.pass());
+    std::thread::sleep(Duration::from_millis(1_100));
+    let plan = runtime.block_on(agent.answer(&SocketOperation::Plan));
+    assert_eq!(plan["changes"], serde_json::json!([]), "{plan}");
+    let held = plan["held"].as_array().unwrap().iter().filter(|held| held["name"] == "log");
+    let told: Vec<_> = held.map(|held| (held["state"].as_str(), held["reason"].as_str())).collect();
+    assert_eq!(told, [(Some("waiting"), Some("the state folder cannot be used: nothing is changed"))], "{plan}");
+    assert_eq!(plan["problems"].as_array().unwrap().len(), 1, "{plan}");
+}
+
+#[test]
 fn an_answer_without_an_agent_uses_what_is_remembered_though_the_records_are_lost() {
     let node = TestNode::new();
     let agent = node.agent();
