@@ -131,7 +131,7 @@ impl From<ConfigError> for CommandFailure {
 impl From<AgentError> for CommandFailure {
     fn from(error: AgentError) -> Self {
         let exit = match error {
-            AgentError::State(_) | AgentError::Lock { .. } => Exit::Unreadable,
+            AgentError::State(_) | AgentError::Lock { .. } | AgentError::Config(_) => Exit::Unreadable,
             _ => Exit::Refused,
         };
         let failure = Self::new(exit, words(&error));
@@ -188,6 +188,11 @@ struct ConfigArgument {
 impl ConfigArgument {
     fn load(&self) -> Result<Config, CommandFailure> {
         Ok(config::load(self.config.as_deref())?)
+    }
+
+    /// As [`config::load_to_start`].
+    fn load_to_start(&self) -> Result<Config, CommandFailure> {
+        Ok(config::load_to_start(self.config.as_deref())?)
     }
 
     /// The file that is read.

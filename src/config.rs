@@ -88,6 +88,18 @@ impl fmt::Display for ConfigOrigin {
     }
 }
 
+/// The kubelet's own configuration file, as the source of defaults.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum KubeletFile {
+    /// All that it could say is written.
+    #[default]
+    NotNeeded,
+    Read,
+    Missing,
+    /// It is there and cannot be used, and says nothing.
+    Unusable(ConfigProblem),
+}
+
 /// One thing that is wrong with the configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigProblem {
@@ -111,7 +123,16 @@ pub struct ConfigError {
 /// # Errors
 /// Every problem of every file at once.
 pub fn load(file: Option<&Path>) -> Result<Config, ConfigError> {
-    let mut config = load_from(file, Path::new("/"), &RealHost)?;
+    usable(load_to_start(file)?)
+}
+
+/// As [`load`], for an agent that starts and may remember what the kubelet's file said: such a file that cannot be used is
+/// no error here.
+///
+/// # Errors
+/// As [`load`].
+pub fn load_to_start(file: Option<&Path>) -> Result<Config, ConfigError> {
+    let mut config = resolved(&files_of(file, Path::new("/"))?, &RealHost)?;
     if let Some(filter) = std::env::var(LOG_VARIABLE).ok().filter(|filter| !filter.is_empty()) {
         config.log_level = filter;
         config.origins.insert("log.level", ConfigOrigin::Environment(LOG_VARIABLE));
@@ -124,11 +145,22 @@ pub fn load(file: Option<&Path>) -> Result<Config, ConfigError> {
 /// # Errors
 /// As [`load`].
 pub fn load_from(file: Option<&Path>, root: &Path, host: &dyn Host) -> Result<Config, ConfigError> {
-    let files = match file {
-        Some(file) => read::own_files(file)?,
-        None => read::system_files(root)?,
-    };
-    resolved(&files, host)
+    usable(resolved(&files_of(file, root)?, host)?)
+}
+
+fn files_of(file: Option<&Path>, root: &Path) -> Result<Vec<read::SourceFile>, ConfigError> {
+    match file {
+        Some(file) => read::own_files(file),
+        None => read::system_files(root),
+    }
+}
+
+/// Refuses a configuration whose defaults rest on a kubelet's file that cannot be used.
+fn usable(config: Config) -> Result<Config, ConfigError> {
+    match &config.kubelet_file {
+        KubeletFile::Unusable(problem) => Err(ConfigError { problems: vec![problem.clone()] }),
+        _ => Ok(config),
+    }
 }
 
 /// The socket of the agent that runs by the configuration that was in force before `file` became invalid, as far as that
@@ -148,7 +180,7 @@ pub fn is_without_file(file: Option<&Path>, root: &Path) -> bool {
 /// # Errors
 /// Every problem of the text.
 pub fn read_text(path: &Path, text: String) -> Result<Config, ConfigError> {
-    resolved(&[(path.to_owned(), text)], &RealHost)
+    usable(resolved(&[(path.to_owned(), text)], &RealHost)?)
 }
 
 /// Whether the agent reads `path` without an option that names it.
@@ -158,8 +190,12 @@ pub fn is_system_file(path: &Path) -> bool {
 
 fn resolved(files: &[read::SourceFile], host: &dyn Host) -> Result<Config, ConfigError> {
     let mut config = read::merge(files)?;
-    let problems = resolve::resolve(&mut config, host);
-    if problems.is_empty() { Ok(config) } else { Err(ConfigError { problems }) }
+    let mut problems = resolve::resolve(&mut config, host);
+    if problems.is_empty() {
+        return Ok(config);
+    }
+    problems.extend(usable(config).err().into_iter().flat_map(|error| error.problems));
+    Err(ConfigError { problems })
 }
 
 /// The example file: every key with its meaning, commented out.

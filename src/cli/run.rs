@@ -65,7 +65,8 @@ pub(super) fn run(arguments: &Arguments) -> Result<Exit, CommandFailure> {
             Err(message) => Err(CommandFailure::new(Exit::Refused, message)),
         };
     }
-    let config = arguments.config.load()?;
+    let is_start = !arguments.print_config && !arguments.check_config;
+    let config = if is_start { arguments.config.load_to_start()? } else { arguments.config.load()? };
     if arguments.print_config {
         output::data(&config.print())?;
         return Ok(Exit::Success);

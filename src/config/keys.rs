@@ -11,6 +11,7 @@ use toml::Value;
 use toml::de::DeValue;
 
 use crate::config::ConfigOrigin;
+use crate::config::KubeletFile;
 use crate::config::Listen;
 use crate::config::LogTarget;
 use crate::config::kinds::*;
@@ -64,6 +65,8 @@ macro_rules! keys {
             $($(#[doc = $doc])+ pub $field: $type,)+
             /// Where the value of each key came from.
             pub origins: BTreeMap<&'static str, ConfigOrigin>,
+            /// What became of the file of the key kubelet-config.
+            pub kubelet_file: KubeletFile,
         }
 
         /// Every key, in the order of the example file; sections are contiguous.

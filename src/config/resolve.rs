@@ -7,6 +7,7 @@ use crate::config::Config;
 use crate::config::ConfigOrigin;
 use crate::config::ConfigProblem;
 use crate::config::Host;
+use crate::config::KubeletFile;
 use crate::config::check;
 use crate::config::read;
 use crate::core::model::FieldError;
@@ -41,7 +42,18 @@ pub(super) fn resolve(config: &mut Config, host: &dyn Host) -> Vec<ConfigProblem
         problems.extend(shared_folders(config));
         return problems;
     }
-    let kubelet = kubelet(&config.kubelet_config, host, &mut problems);
+    let kubelet = match kubelet(&config.kubelet_config, host) {
+        Ok(settings) => {
+            config.kubelet_file = if settings.is_some() { KubeletFile::Read } else { KubeletFile::Missing };
+            settings.unwrap_or_default()
+        }
+        Err(why) => {
+            let message = format!("{}: {why}", config.kubelet_config.display());
+            let hint = "manifest-dir and runtime-endpoint default to what this file says; set both to do without it";
+            config.kubelet_file = KubeletFile::Unusable(ConfigProblem { message, hint: Some(hint.to_owned()) });
+            KubeletSettings::default()
+        }
+    };
     let field = |name: &str| format!("{name} of {}", config.kubelet_config.display());
     let (folder_field, socket_field) = (field("staticPodPath"), field("containerRuntimeEndpoint"));
     if let (true, Some(folder)) = (open[0], kubelet.static_pod_path) {
@@ -173,40 +185,34 @@ struct KubeletSettings {
     runtime_endpoint: Option<String>,
 }
 
-/// Reads the kubelet's file at `path`; a missing one sets nothing, a bad one is a problem: guessing
-/// another folder than the kubelet's would leave every daemon unstarted.
-fn kubelet(path: &Path, host: &dyn Host, problems: &mut Vec<ConfigProblem>) -> KubeletSettings {
-    let mut bad = |why: String| {
-        let message = format!("{}: {why}", path.display());
-        let hint = "manifest-dir and runtime-endpoint default to what this file says; set both to do without it";
-        problems.push(ConfigProblem { message, hint: Some(hint.to_owned()) });
-        KubeletSettings::default()
-    };
+/// Reads the kubelet's file at `path`; `None`: there is none. A bad one is an error: guessing another folder than the
+/// kubelet's would leave every daemon unstarted.
+fn kubelet(path: &Path, host: &dyn Host) -> Result<Option<KubeletSettings>, String> {
     let text = match host.read(path) {
         Ok(text) => text,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return KubeletSettings::default(),
-        Err(error) => return bad(format!("the kubelet's configuration cannot be read: {}", read::reason(&error))),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(format!("the kubelet's configuration cannot be read: {}", read::reason(&error))),
     };
     let document = match yaml::read_documents(&text).into_iter().next().map(|document| document.value) {
         Some(Ok(document)) => document,
         Some(Err(error)) => {
-            return bad(format!("line {}: not a kubelet configuration: {}", error.line, error.message));
+            return Err(format!("line {}: not a kubelet configuration: {}", error.line, error.message));
         }
-        None => return bad("not a kubelet configuration: it is empty".to_owned()),
+        None => return Err("not a kubelet configuration: it is empty".to_owned()),
     };
     if document["kind"] != "KubeletConfiguration" {
-        return bad("not a kubelet configuration: its kind is not KubeletConfiguration".to_owned());
+        return Err("not a kubelet configuration: its kind is not KubeletConfiguration".to_owned());
     }
     let text = |field: &str| document[field].as_str().filter(|text| !text.is_empty());
     let endpoint = text("containerRuntimeEndpoint");
     if let Some(url) = endpoint
         && !socket_path(url).is_some_and(|socket| socket.is_absolute())
     {
-        return bad(format!("containerRuntimeEndpoint is no Unix socket: \"{url}\""));
+        return Err(format!("containerRuntimeEndpoint is no Unix socket: \"{url}\""));
     }
-    KubeletSettings {
+    Ok(Some(KubeletSettings {
         // The kubelet takes a relative path from the folder of its file (`resolveRelativePaths`).
         static_pod_path: text("staticPodPath").map(|folder| path.parent().unwrap_or(Path::new("/")).join(folder)),
         runtime_endpoint: endpoint.map(str::to_owned),
-    }
+    }))
 }

@@ -32,6 +32,7 @@ pub mod fuzzing;
 mod gates;
 mod inputs;
 mod inputs_on_disk;
+mod kubelet_file;
 mod last_pass;
 mod leaving;
 mod log;

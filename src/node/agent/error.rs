@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use crate::config::ConfigError;
 use crate::node::checkpoint::CheckpointError;
 use crate::node::socket::SocketError;
 
@@ -35,6 +36,9 @@ pub enum AgentError {
     /// The kubelet's endpoint is not valid.
     #[error(transparent)]
     Kubelet(#[from] crate::node::kubelet::KubeletError),
+    /// The kubelet's configuration file cannot be used, and it is not known what it said.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
     /// The label selector is not valid.
     #[error("selector: {0}")]
     Selector(String),
@@ -54,6 +58,7 @@ impl AgentError {
             AgentError::Runtime(error) => error.hint(),
             AgentError::Kubelet(error) => error.hint(),
             AgentError::Socket(error) => error.hint(),
+            AgentError::Config(error) => error.problems.first().and_then(|problem| problem.hint.clone()),
             AgentError::Locked { .. } => {
                 Some("the agent runs: `daemonlet status` asks it, `systemctl stop daemonlet` ends it".to_owned())
             }

@@ -15,7 +15,6 @@ use crate::core::model::ObjectKey;
 use crate::core::policy::Covered;
 use crate::core::record::DaemonRecord;
 use crate::core::record::HandOver;
-use crate::core::status::Problem;
 use crate::node::checkpoint::CheckpointError;
 use crate::node::checkpoint::Damaged;
 use crate::node::checkpoint::Loaded;
@@ -47,6 +46,7 @@ use super::floor::Floor;
 use super::former_names;
 use super::inputs::Inputs;
 use super::inputs_on_disk::InputsOnDisk;
+use super::kubelet_file;
 use super::last_pass::LastPass;
 use super::remembered_inputs::INPUTS;
 use super::remembered_inputs::RememberedInputs;
@@ -151,7 +151,7 @@ impl Agent {
         let mut state = AgentState::new(&config, policy, options, clock::now(), purpose);
         inputs.is_service = notifier.is_active() && purpose == Purpose::Work;
         recall(&mut state, &mut executor, &mut inputs, folder, &config.node_name);
-        state.startup_problems.extend(find_manifest_dir(&mut config, &mut state.inputs, &files));
+        state.startup_problems.extend(kubelet_file::find_manifest_dir(&mut config, &mut state.inputs)?);
         let reporter = Reporter::new(&config, notifier);
         Ok(Self {
             config,
@@ -164,27 +164,6 @@ impl Agent {
             last: LastPass::default(),
         })
     }
-}
-
-/// Where the configuration names no manifest folder, the kubelet's own file does. While that file is away, it is the folder
-/// that it last named: in another one the kubelet would see none of what is written and removed.
-fn find_manifest_dir(config: &mut Config, inputs: &mut RememberedInputs, files: &Shared) -> Option<Problem> {
-    let file = &config.kubelet_config;
-    let is_away = files.look(file).is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound);
-    match inputs.kubelet_manifest_dir.as_ref().filter(|_| is_away) {
-        _ if config.is_written("manifest-dir") => inputs.kubelet_manifest_dir = None,
-        Some(last) => {
-            let (file, folder) = (file.display(), last.display());
-            let reason = format!("{file} does not exist: the manifest folder is {folder}, which it last named");
-            let hint =
-                format!("restore {file}, then `systemctl reload daemonlet`; or write manifest-dir = \"{folder}\"");
-            config.manifest_dir.clone_from(last);
-            return Some(Problem { object: "manifest folder".to_owned(), reason, hint: Some(hint) });
-        }
-        None if !is_away => inputs.kubelet_manifest_dir = Some(config.manifest_dir.clone()),
-        None => {}
-    }
-    None
 }
 
 /// Reads records and inputs; what cannot be trusted is set aside, and reported for as long as the agent runs.

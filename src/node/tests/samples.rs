@@ -7,6 +7,9 @@ use http::StatusCode;
 use rustls::pki_types::pem;
 use tonic::Code;
 
+use crate::config::ConfigError;
+use crate::config::ConfigProblem;
+use crate::core::enrolment::AwaitedStep;
 use crate::core::enrolment::CertificateError;
 use crate::core::enrolment::RequestError;
 use crate::core::quantity::QuantityError;
@@ -121,6 +124,7 @@ pub(super) fn of_the_agent() -> Vec<Sample> {
     let state = CheckpointError::Folder { path: path(), source: step(Doing::Open, "/f") };
     let socket = SocketError::Listen { path: path(), source: io_error(13) };
     let runtime = || CriError::Endpoint { endpoint: text("tcp:1") };
+    let fault = ConfigProblem { message: text("/f: it is empty"), hint: None };
     let kubelet = || KubeletError::Endpoint { endpoint: text("http:1") };
     vec![
         hinted!(AgentError::State(state), "/f"),
@@ -129,6 +133,7 @@ pub(super) fn of_the_agent() -> Vec<Sample> {
         hinted!(AgentError::Socket(socket), "/f"),
         hinted!(AgentError::Runtime(runtime()), "tcp:1"),
         hinted!(AgentError::Kubelet(kubelet()), "http:1"),
+        hinted!(AgentError::Config(ConfigError { problems: vec![fault] }), "/f"),
         hinted!(AgentError::Selector(text("\"a in\": found nothing, expected \"(\"")), "a in"),
         hinted!(AgentError::Loop(io_error(24)), "event loop"),
         hinted!(AgentError::Signals(io_error(24)), "signals"),

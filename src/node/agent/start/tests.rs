@@ -117,34 +117,6 @@ fn after_its_inputs_are_lost_an_agent_does_not_know_whether_the_cluster_has_appr
 }
 
 #[test]
-fn while_the_kubelets_file_is_away_the_manifest_folder_is_the_one_that_it_last_named() {
-    let root = tempfile::tempdir().unwrap();
-    let (file, kubelet) = (root.path().join("c.toml"), root.path().join("config.yaml"));
-    let mut inputs = RememberedInputs::default();
-    let mut start = |own: &str, named: Option<&str>| {
-        fs::write(&file, format!("node-name = \"n1\"\nkubelet-config = {kubelet:?}\n{own}")).unwrap();
-        match named {
-            Some(folder) => {
-                fs::write(&kubelet, format!("kind: KubeletConfiguration\nstaticPodPath: {folder}\n")).unwrap();
-            }
-            None => drop(fs::remove_file(&kubelet)),
-        }
-        let mut config = crate::config::load(Some(&file)).unwrap();
-        let problem = find_manifest_dir(&mut config, &mut inputs, &Real::shared());
-        (config.manifest_dir.to_string_lossy().into_owned(), problem.is_some())
-    };
-    let default = "/etc/kubernetes/manifests".to_owned();
-    assert_eq!(start("", None), (default.clone(), false), "it never named any");
-    assert_eq!(start("", Some("/srv/pods")), ("/srv/pods".to_owned(), false));
-    assert_eq!(start("", None), ("/srv/pods".to_owned(), true));
-    assert_eq!(start("", Some("/srv/others")), ("/srv/others".to_owned(), false));
-    assert_eq!(start("", None), ("/srv/others".to_owned(), true));
-    let written = "manifest-dir = \"/srv/own\"\n";
-    assert_eq!(start(written, None), ("/srv/own".to_owned(), false));
-    assert_eq!(start("", None), (default, false), "the owner has named another since");
-}
-
-#[test]
 fn a_damaged_record_touches_no_other_daemon_and_its_numbers_are_not_used_again() {
     type Spoil = (&'static str, fn(&Path));
     let spoils: [Spoil; 6] = [
