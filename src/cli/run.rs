@@ -25,12 +25,14 @@ use crate::core::status::State;
 use crate::log::StateOutput;
 use crate::node::agent;
 use crate::node::agent::Agent;
+use crate::node::agent::AgentError;
 use crate::node::agent::Ended;
 use crate::node::agent::block_sighup;
 use crate::node::fsx;
 use crate::node::notify::Notifier;
 use crate::node::notify::READY_WITHIN;
 use crate::node::notify::ReadyGuard;
+use crate::node::socket;
 
 /// Run the agent of this node
 ///
@@ -85,9 +87,11 @@ pub(super) fn run(arguments: &Arguments) -> Result<Exit, CommandFailure> {
     }
 }
 
-/// Says what has no effect in a configuration that has no mistakes, and what the agent would hold with it: what it no
+/// Says that no agent could have its socket, what has no effect in a configuration that has no mistakes, and what the agent would hold with it: what it no
 /// longer selects.
 fn check(config: Config) -> Result<Exit, CommandFailure> {
+    let invalid = |error| CommandFailure { exit: Exit::Unreadable, ..CommandFailure::from(AgentError::from(error)) };
+    socket::check(&config.run_dir).map_err(invalid)?;
     let remark = |one: config::ConfigProblem| {
         let hint = one.hint.map(|hint| output::line(format!("hint: {hint}"))).unwrap_or_default();
         output::line(format!("note: {}", one.message)) + &hint

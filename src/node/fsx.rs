@@ -38,6 +38,8 @@ pub use simulated::PowerLossKeeps;
 #[cfg(any(test, feature = "simulation"))]
 pub use simulated::Simulated;
 pub use socket::bind;
+pub use socket::is_socket;
+pub use socket::try_bind;
 #[cfg(test)]
 pub(crate) use tests::at_every_loss_of_power;
 pub use unsynced::Unsynced;

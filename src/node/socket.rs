@@ -24,6 +24,7 @@ use tokio::sync::oneshot;
 use crate::core::model::ObjectKey;
 use crate::node::fsx;
 use crate::node::fsx::Dir;
+use crate::node::fsx::DiskHandle;
 use crate::node::fsx::Real;
 
 /// The socket's file name in the run folder.
@@ -105,6 +106,35 @@ pub fn listen(run_dir: &Path) -> Result<UnixListener, SocketError> {
     let failed = |source| SocketError::Listen { path: path.clone(), source };
     Dir::open_or_create(&Real::shared(), run_dir, 0o755).map_err(|error| failed(error.source))?;
     fsx::bind(&path).map_err(failed)
+}
+
+/// Whether [`listen`] in `run_dir` would fail for what stands there; it is only looked at.
+///
+/// # Errors
+/// As [`listen`]; what this user may not see is none.
+pub fn check(run_dir: &Path) -> Result<(), SocketError> {
+    let path = run_dir.join(SOCKET);
+    match fsx::is_socket(&path) {
+        Err(error) if error.kind() != io::ErrorKind::PermissionDenied => {
+            Err(SocketError::Listen { path, source: error })
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Makes sure that [`listen`] could take `run_dir`, and leaves nothing there.
+///
+/// # Errors
+/// As [`listen`].
+pub fn try_listen(run_dir: &Path) -> Result<(), SocketError> {
+    let path = run_dir.join(SOCKET);
+    let failed = |source| SocketError::Listen { path: path.clone(), source };
+    let (dir, is_new) = Dir::open_or_create(&Real::shared(), run_dir, 0o755).map_err(|error| failed(error.source))?;
+    let tried = fsx::try_bind(&path).map_err(failed);
+    if is_new {
+        let _ = dir.disk().remove_folder(&DiskHandle::Start, run_dir);
+    }
+    tried
 }
 
 /// Accepts connections for ever and passes their requests on.

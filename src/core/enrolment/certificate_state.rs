@@ -24,7 +24,9 @@ impl AwaitedStep {
     pub fn words(self, request: &str) -> String {
         match self {
             Self::Approval => format!("certificatesigningrequest {request} waits for approval"),
-            Self::Signature => format!("certificatesigningrequest {request} is approved, and nothing has signed it yet"),
+            Self::Signature => {
+                format!("certificatesigningrequest {request} is approved, and nothing has signed it yet")
+            }
         }
     }
 

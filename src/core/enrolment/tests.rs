@@ -138,8 +138,7 @@ fn what_is_wrong_with_an_identity() {
     let at = Timestamp::from_secs;
     let it = Certificate { user: user("n1"), public_key: Vec::new(), not_before: at(0), not_after: at(1_000) };
     let reason = |renewal: &Renewal, now| problem(&it, renewal, now).map(|p| p.reason);
-    let waiting_for =
-        |awaited: AwaitedStep| Renewal::Waiting { request: "r".to_owned(), awaited, since: at(700) };
+    let waiting_for = |awaited: AwaitedStep| Renewal::Waiting { request: "r".to_owned(), awaited, since: at(700) };
     let [waiting, approved] = [AwaitedStep::Approval, AwaitedStep::Signature].map(waiting_for);
     let denied = Renewal::Denied { request: "r".to_owned(), message: "no".to_owned() };
     assert_eq!(reason(&Renewal::None, at(700)), None);

@@ -14,9 +14,12 @@ use crate::config;
 use crate::config::Config;
 use crate::core::status::Problem;
 use crate::node::fsx;
+use crate::node::fsx::Real;
+use crate::node::socket;
 
 use super::error::AgentError;
 use super::executor::Executor;
+use super::executor::state_folder;
 use super::failure;
 use super::state::AgentState;
 
@@ -90,13 +93,25 @@ pub(super) async fn reread(
         return Reread::Same;
     }
     // A running agent had better find what would keep the next one from starting.
-    match held_with(config).await {
+    let held = held_with(config.clone()).await;
+    match held.and_then(|held| try_folders(&config, in_force).map(|()| held)) {
         Ok(held) => Reread::Another(held),
         Err(error) => {
             let failure = failure::of(&error, None);
             Reread::Unusable(vec![problem(failure.message, failure.hint)])
         }
     }
+}
+
+/// Tries the folders of `config` that an agent has to itself, where they are not those in force.
+fn try_folders(config: &Config, in_force: &Config) -> Result<(), AgentError> {
+    if config.run_dir != in_force.run_dir {
+        socket::try_listen(&config.run_dir)?;
+    }
+    if config.state_dir != in_force.state_dir {
+        state_folder::try_other(&Real::shared(), config, &in_force.state_dir)?;
+    }
+    Ok(())
 }
 
 /// Whether the agent is to start over without a changed configuration.
@@ -139,6 +154,65 @@ fn says_the_same(one: &Config, other: &Config) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A configuration with these folders.
+    fn with_folders(root: &Path, state: &str, run: &str) -> Config {
+        let (state_dir, run_dir) = (root.join(state), root.join(run));
+        Config { state_dir, run_dir, ..Config::default() }
+    }
+
+    #[tokio::test]
+    async fn folders_that_no_agent_could_start_with_are_refused_and_left_as_they_are() {
+        use std::os::unix::fs::PermissionsExt;
+        let scratch = tempfile::tempdir().unwrap();
+        let root = scratch.path();
+        let in_force = with_folders(root, "state", "run");
+        let another = state_folder::lock(&Real::shared(), &with_folders(root, "taken", "run"), None).unwrap();
+        std::fs::write(root.join("file"), "x").unwrap();
+        std::fs::create_dir(root.join("odd")).unwrap();
+        std::fs::write(root.join("odd/agent.sock"), "x").unwrap();
+        std::fs::create_dir(root.join("open")).unwrap();
+        std::fs::set_permissions(root.join("open"), PermissionsExt::from_mode(0o777)).unwrap();
+        std::os::unix::fs::symlink(root.join("state"), root.join("link")).unwrap();
+        std::fs::create_dir(root.join("state")).unwrap();
+        let _lock = state_folder::lock(&Real::shared(), &in_force, None).unwrap();
+        let names = || {
+            let names = std::fs::read_dir(root).unwrap().map(|entry| entry.unwrap().file_name());
+            names.collect::<std::collections::BTreeSet<_>>()
+        };
+        let before = names();
+        for (state, run, refusal) in [
+            ("state", "run", ""),
+            ("state", "new", ""),
+            ("new", "run", ""),
+            ("link", "run", ""),
+            ("state", "file", "cannot listen on"),
+            ("state", "file/below", "cannot listen on"),
+            ("state", "odd", "something that is no socket"),
+            ("file", "run", "not a directory"),
+            ("file/below", "run", "not a directory"),
+            ("open", "run", "can be written to by others"),
+            ("taken", "run", "another daemonlet has it"),
+        ] {
+            let tried = try_folders(&with_folders(root, state, run), &in_force);
+            let message = tried.err().map(|error| failure::of(&error, None).message).unwrap_or_default();
+            assert!(message.contains(refusal) && message.is_empty() == refusal.is_empty(), "{state} {run}: {message}");
+            assert_eq!(names(), before, "{state} {run}");
+        }
+        drop(another);
+    }
+
+    #[test]
+    fn a_kubelets_file_that_can_be_used_again_is_another_configuration() {
+        let scratch = tempfile::tempdir().unwrap();
+        let (file, kubelet) = (scratch.path().join("c.toml"), scratch.path().join("config.yaml"));
+        std::fs::write(&file, format!("node-name = \"n1\"\nkubelet-config = {kubelet:?}\n")).unwrap();
+        std::fs::write(&kubelet, "").unwrap();
+        assert!(config::load(Some(&file)).is_err(), "a reload is refused");
+        let in_force = config::load_to_start(Some(&file)).unwrap();
+        std::fs::write(&kubelet, "kind: KubeletConfiguration\n").unwrap();
+        assert!(!says_the_same(&config::load(Some(&file)).unwrap(), &in_force));
+    }
 
     #[test]
     fn a_node_name_that_is_lost_from_the_configuration_does_not_rename_the_node() {

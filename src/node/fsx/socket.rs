@@ -13,12 +13,35 @@ use tokio::net::UnixListener;
 /// # Errors
 /// When something else has the name, or the socket cannot be made there.
 pub fn bind(path: &Path) -> io::Result<UnixListener> {
-    match fs::symlink_metadata(path) {
-        Ok(found) if found.file_type().is_socket() => fs::remove_file(path)?,
-        Ok(_) => return Err(io::Error::other("something that is no socket has that name")),
-        Err(_) => {}
+    if is_socket(path)? {
+        fs::remove_file(path)?;
     }
     let listener = UnixListener::bind(path)?;
     fs::set_permissions(path, fs::Permissions::from_mode(0o600))?;
     Ok(listener)
+}
+
+/// Whether a socket has the name `path`.
+///
+/// # Errors
+/// When something else has it, or it cannot be looked at.
+pub fn is_socket(path: &Path) -> io::Result<bool> {
+    match fs::symlink_metadata(path) {
+        Ok(found) if found.file_type().is_socket() => Ok(true),
+        Ok(_) => Err(io::Error::other("something that is no socket has that name")),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// Makes sure that [`bind`] could take `path`, and leaves nothing there.
+///
+/// # Errors
+/// As [`bind`].
+pub fn try_bind(path: &Path) -> io::Result<()> {
+    is_socket(path)?;
+    // No longer than the name itself: a socket's path is bounded.
+    let trial = path.with_extension("try");
+    drop(bind(&trial)?);
+    fs::remove_file(trial)
 }

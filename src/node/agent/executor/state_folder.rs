@@ -3,6 +3,8 @@
 //! Owns its lock: one agent works on it at a time. Must not decide from its content; a check reads all of it to report
 //! damage.
 
+use std::path::Path;
+
 use crate::config::Config;
 use crate::node::agent::error::AgentError;
 use crate::node::agent::noted_state;
@@ -10,6 +12,7 @@ use crate::node::checkpoint::CheckpointError;
 use crate::node::checkpoint::CheckpointStore;
 use crate::node::checkpoint::DAEMONS;
 use crate::node::fsx::Dir;
+use crate::node::fsx::DiskHandle;
 use crate::node::fsx::Shared;
 
 /// The state folder, opened for work.
@@ -48,6 +51,31 @@ pub(in crate::node::agent) fn look_at_state(
 /// Whether an agent that starts could use the state folder.
 pub(in crate::node::agent) fn check_state(files: &Shared, config: &Config) -> Result<(), CheckpointError> {
     open_state(files, config)?.records.load_all(|_: &serde::de::IgnoredAny| None).map(drop)
+}
+
+/// Makes sure that an agent could work on the state folder of `config`, which is to take the place of the one `in_force`,
+/// and leaves nothing new there.
+///
+/// # Errors
+/// When it cannot be used, or another agent has it.
+pub(in crate::node::agent) fn try_other(files: &Shared, config: &Config, in_force: &Path) -> Result<(), AgentError> {
+    let path = &config.state_dir;
+    let at = |path: &Path| files.look(path).ok().map(|stat| stat.stamp);
+    if at(path).zip(at(in_force)).is_some_and(|(new, old)| new.is_same_file(&old)) {
+        return Ok(());
+    }
+    let unusable = |source| CheckpointError::Folder { path: path.clone(), source };
+    let (dir, is_new) = Dir::open_or_create(files, path, 0o700).map_err(unusable)?;
+    let tried = match dir.lock() {
+        Ok(true) => check_state(files, config).map_err(AgentError::from),
+        Ok(false) => Err(AgentError::Locked { path: path.clone() }),
+        Err(error) => Err(AgentError::Lock { path: path.clone(), source: error.source }),
+    };
+    if is_new {
+        let _ = dir.remove_dir(DAEMONS);
+        let _ = files.remove_folder(&DiskHandle::Start, path);
+    }
+    tried
 }
 
 /// Locks the state folder for this process, if it is not the one that it holds. `None`: it cannot be opened.
