@@ -42,6 +42,7 @@ pub mod placement;
 pub mod plan;
 pub mod policy;
 pub mod ports;
+pub mod qos;
 pub mod quantity;
 pub mod record;
 pub mod render;

@@ -74,3 +74,8 @@ pub const HASH_LABEL: &str = "controller-revision-hash";
 pub const GENERATION_LABEL: &str = "pod-template-generation";
 /// Annotation with the generation of the template, which the API shows on every DaemonSet.
 pub const GENERATION_ANNOTATION: &str = "deprecated.daemonset.template.generation";
+/// How the names of the priority classes begin that only the cluster's own pods are to have.
+pub const SYSTEM_CLASS: &str = "system-";
+/// The priority classes of every cluster, each with its value. No other name may begin with [`SYSTEM_CLASS`].
+pub const SYSTEM_CLASSES: [(&str, i64); 2] =
+    [("system-node-critical", 2_000_001_000), ("system-cluster-critical", 2_000_000_000)];

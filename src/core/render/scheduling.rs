@@ -10,15 +10,12 @@ use crate::core::canonical;
 use crate::core::json::Json;
 use crate::core::model::Kind;
 use crate::core::model::Lookup;
+use crate::core::model::SYSTEM_CLASSES;
 use crate::core::placement::automatic_tolerations;
 use crate::core::render::context;
 use crate::core::render::context::RenderContext;
 use crate::core::render::json::Object;
 use crate::core::validate;
-
-/// The priority classes of every cluster.
-const SYSTEM_CLASSES: [(&str, i64); 2] =
-    [("system-node-critical", 2_000_001_000), ("system-cluster-critical", 2_000_000_000)];
 
 const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
 const BY_SCHEDULER: &str = "only a scheduler enforces this: here it keeps the daemon from no node";

@@ -19,6 +19,8 @@ use crate::core::model::ObjectKey;
 use crate::core::owners::MIRROR_ANNOTATION;
 use crate::core::plan::PassPhase;
 use crate::core::plan::Readiness;
+use crate::core::qos;
+use crate::core::qos::QosClass;
 use crate::core::record::Instance;
 use crate::core::time::Span;
 use crate::node::api::Scope;
@@ -43,6 +45,24 @@ pub(super) fn mirror<'a>(api: &'a Snapshot, namespace: &str, instance: &Instance
     let pod = &api.pods.get(&mirror_key(namespace, &instance.pod_name, node))?.value;
     let hash = text_at(pod, &["metadata", "annotations", MIRROR_ANNOTATION]);
     (hash == Some(instance.uid.as_str())).then_some(pod)
+}
+
+/// The mirror pod of `instance` if it shows what the kubelet reports: a status with another QoS class than the kubelet's own
+/// pod has never takes what the kubelet writes (`ValidatePodStatusUpdate`).
+pub(super) fn reporting_mirror<'a>(
+    api: &'a Snapshot,
+    namespace: &str,
+    instance: &Instance,
+    node: &str,
+) -> Option<&'a Value> {
+    mirror(api, namespace, instance, node).filter(|mirror| other_class(mirror, instance).is_none())
+}
+
+/// The QoS class of `instance`, if its mirror pod has another one.
+pub(super) fn other_class(mirror: &Value, instance: &Instance) -> Option<QosClass> {
+    let reported = text_at(mirror, &["status", "qosClass"])?;
+    let own = qos::of_containers(instance.daemon_set.as_ref()?.pod_template())?;
+    (own.as_str() != reported).then_some(own)
 }
 
 /// What a pass that has `passes` before it is to an instance.
@@ -85,7 +105,8 @@ pub(super) enum NodeReadyCondition {
 }
 
 /// Whether an instance is ready: by the mirror pod while the API answers, else by the kubelet, else by the
-/// runtime. If the mirror pod does not appear (the API may refuse it), the kubelet and the runtime still count.
+/// runtime. If the mirror pod does not appear (the API may refuse it), or cannot take the kubelet's reports, the kubelet and
+/// the runtime still count.
 pub(super) fn readiness(
     instance: &Instance,
     observation: &Observation,
@@ -96,11 +117,12 @@ pub(super) fn readiness(
     let pod = observation.runtime_pod(&instance.uid);
     let api = observation.snapshot().filter(|_| observation.api_answers());
     if let Some(api) = api.filter(|api| api.lists(&Scope::Pods) > 0) {
-        if let Some(mirror) = mirror(api, namespace, instance, node) {
+        let mirror = mirror(api, namespace, instance, node);
+        if let Some(mirror) = mirror.filter(|mirror| other_class(mirror, instance).is_none()) {
             let node_ready = if condition == NodeReadyCondition::Ignored { Some(true) } else { node_ready(api) };
             return reported_readiness(mirror, node_ready);
         }
-        if observation.now - instance.created < MIRROR_LATE || pod.is_none() {
+        if mirror.is_none() && (observation.now - instance.created < MIRROR_LATE || pod.is_none()) {
             return Readiness::NotReady("the kubelet has not created its mirror pod".to_owned());
         }
     }

@@ -40,7 +40,7 @@ pub(super) fn failure(
         return Some(Failure { cause: Cause::KubeletNotResponding, message });
     }
     let pod = known.observation.runtime_pod(&instance.uid);
-    let mirror = known.api.and_then(|api| evidence::mirror(api, namespace, instance, known.node));
+    let mirror = known.api.and_then(|api| evidence::reporting_mirror(api, namespace, instance, known.node));
     if let Some(reported) = mirror.or_else(|| pod?.reported.as_ref()) {
         return health::by_status(reported, crash_diagnosis);
     }
@@ -58,7 +58,7 @@ pub(super) fn failure(
 
 /// The message for a kubelet that does not renew its Node any more. (A kubelet that reports its Node as not
 /// ready still reports its pods.)
-fn unresponsive_kubelet(api: &Snapshot) -> Option<String> {
+pub(super) fn unresponsive_kubelet(api: &Snapshot) -> Option<String> {
     let ready = evidence::node_condition(api)?;
     let unknown = ready.get("status").is_some_and(|status| status == "Unknown");
     let words = || ready.get("message").and_then(Value::as_str).unwrap_or("its Node is not renewed");

@@ -3,6 +3,7 @@
 //! Owns no knowledge of its own.
 
 mod ignored;
+mod mirror_pods;
 
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
@@ -105,6 +106,7 @@ pub(super) fn plan(observation: &Observation, state: &AgentState, config: &Confi
                 node_conditions::decide(subjects, &mut plan.daemons, rules.boot, rules.is_trusted, switch);
         }
         note_lacks(observation, &config.node_name, &mut plan);
+        mirror_pods::note(facts, &mut plan);
         note_vanished(observation, &mut plan);
         note_passed_over(observation, state, facts, &mut plan);
         ignored::note(&observation.folders, &mut plan);

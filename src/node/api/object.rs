@@ -255,7 +255,7 @@ pub(super) fn keep_pod(value: Value) -> Option<Value> {
         retain(metadata, "labels", &[HASH_LABEL, GENERATION_LABEL]);
     }
     let mut kept = Map::new();
-    for field in ["phase", "reason", "message"] {
+    for field in ["phase", "reason", "message", "qosClass"] {
         if let Some(value) = status.get(field) {
             kept.insert(field.into(), value.clone());
         }

@@ -53,6 +53,7 @@ const STATUS: FieldSelection = Of(&[
     ("phase", All),
     ("reason", All),
     ("message", All),
+    ("qosClass", All),
     ("conditions", All),
     ("initContainerStatuses", CONTAINER_STATUS),
     ("containerStatuses", CONTAINER_STATUS),

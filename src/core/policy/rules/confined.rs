@@ -24,6 +24,7 @@ use super::trusting;
 use crate::core::json::Json;
 use crate::core::model::DaemonSet;
 use crate::core::model::FieldError;
+use crate::core::model::SYSTEM_CLASS;
 use crate::core::policy::pod_security;
 use crate::core::policy::pod_security::Enforced;
 use crate::core::policy::pod_security::PodSecurityVersion;
@@ -31,8 +32,6 @@ use crate::core::quantity;
 use crate::core::render;
 use crate::core::validate::patch_fields;
 
-/// How the names of the priority classes begin that only the cluster's own pods are to have.
-const SYSTEM_CLASS: &str = "system-";
 /// The highest priority of a class that is not the system's (`HighestUserDefinablePriority`).
 const HIGHEST_PRIORITY: i64 = 1_000_000_000;
 /// What a `hostPath` volume below a granted path may be: nothing that the kubelet would make, no socket, no device.

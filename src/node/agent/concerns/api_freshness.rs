@@ -22,6 +22,11 @@ impl ApiFreshness {
         self.since = answers.then(|| self.since.map_or(now, |since| since.min(now)));
     }
 
+    /// Whether the API server has answered for `span` without a gap.
+    pub(in super::super) fn has_answered_for(&self, span: Span, now: Timestamp) -> bool {
+        self.since.is_some_and(|since| now - since >= span)
+    }
+
     /// Whether the API server's pods are the kubelet's present report.
     pub(in super::super) fn is_current(&self, now: Timestamp) -> bool {
         self.since.is_some_and(|since| !self.lost || now - since >= CATCHES_UP)
@@ -48,5 +53,7 @@ mod tests {
         assert!(api_freshness.is_current(at(3_000) + CATCHES_UP));
         api_freshness.observe(true, at(500));
         assert!(api_freshness.is_current(at(500) + CATCHES_UP), "a clock that was set back");
+        assert!(api_freshness.has_answered_for(CATCHES_UP, at(500) + CATCHES_UP));
+        assert!(!api_freshness.has_answered_for(CATCHES_UP + ms(1), at(500) + CATCHES_UP));
     }
 }

@@ -147,11 +147,11 @@ pub(super) fn matter(
     matters && (!is_fresh || state.passes == 1)
 }
 
-/// Whether an instance has no mirror pod though the API answers and the kubelet had time for it.
+/// Whether an instance has no mirror pod though the API answers and the kubelet had time for it, or one that says nothing.
 fn lacks_mirror_pods(state: &AgentState, api: &Snapshot, now: Timestamp, node: &str) -> bool {
     state.records.values().any(|record| {
         let late = |i: &&Instance| now - i.created >= evidence::MIRROR_LATE;
-        let lacks = |i: &Instance| evidence::mirror(api, &record.key.namespace, i, node).is_none();
+        let lacks = |i: &Instance| evidence::reporting_mirror(api, &record.key.namespace, i, node).is_none();
         record.live().filter(late).any(lacks)
     })
 }

@@ -30,7 +30,7 @@ fn pod(metadata: Value) -> Value {
         "spec": {"hostNetwork": true, "overhead": {"cpu": "1m"}, "resources": {"limits": {"memory": "1"}}, "volumes": [{}],
             "initContainers": [container], "containers": [container],
             "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}}},
-        "status": {"phase": "Failed", "reason": "Preempting", "message": "m", "conditions": conditions,
+        "status": {"phase": "Failed", "reason": "Preempting", "message": "m", "qosClass": "Burstable", "conditions": conditions,
             "initContainerStatuses": [status], "containerStatuses": [status], "podIPs": [{}]}});
     for (field, value) in metadata.as_object().into_iter().flatten() {
         pod["metadata"][field] = value.clone();
