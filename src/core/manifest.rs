@@ -13,6 +13,8 @@ use crate::core::yaml;
 pub const HEAD: &str = "# Written by daemonlet from the DaemonSet ";
 /// The longest manifest that the kubelet reads, in bytes: 10 MiB minus one byte (kubelet/config/common.go).
 pub const MAX_BYTES: usize = (10 << 20) - 1;
+/// A longer manifest may have a mirror pod that etcd does not take (`--max-request-bytes`, 1.5 MiB of protobuf).
+pub const MIRRORED: usize = 1_400_000;
 /// How much longer a manifest may become: it is touched by an annotation.
 pub const TOUCHED: usize = 1 << 10;
 /// The longest file name, in bytes.

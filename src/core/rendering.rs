@@ -241,11 +241,12 @@ pub fn render(
     };
     let rendered = render::render(input);
     let data = DataDigests::of(rendered.as_ref().map_or_else(|refused| &refused.volumes[..], |pod| &pod.volumes));
-    let result = rendered.and_then(|pod| {
+    let result = rendered.and_then(|mut pod| {
         let text = manifest::text(&daemon_set.key, &revision.hash, &pod.pod);
         if text.len() > manifest::MAX_BYTES - manifest::TOUCHED {
             return Err(Refused::of(pod, too_long(text.len())));
         }
+        pod.notes.extend((text.len() > manifest::MIRRORED).then(|| too_long_for_api(text.len())));
         Ok(Rendered {
             file: manifest::file_name(&daemon_set.key.namespace, &identity.pod_name),
             digest: digest(text.as_bytes()),
@@ -259,11 +260,23 @@ pub fn render(
 
 /// That the kubelet would not read a manifest of `bytes`. It would take its pod for gone, and end it.
 fn too_long(bytes: usize) -> FieldError {
-    FieldError {
-        field: "spec.template".to_owned(),
-        reason: format!("the manifest would have {bytes} bytes; the kubelet reads less than 10 MiB"),
-        hint: Some("mount large ConfigMaps as volumes: those in env and envFrom are part of the manifest".to_owned()),
-    }
+    let most = manifest::MAX_BYTES - manifest::TOUCHED;
+    let reason =
+        format!("the manifest would have {bytes} bytes; {most} are the most, as the kubelet reads less than 10 MiB");
+    of_length(reason)
+}
+
+/// That the API server may not be able to store the mirror pod of a manifest of `bytes`.
+fn too_long_for_api(bytes: usize) -> FieldError {
+    of_length(format!(
+        "the manifest has {bytes} bytes, and etcd takes requests of up to 1.5 MiB: the pod runs, and if the API server refuses \
+         its mirror pod, kubectl does not show it"
+    ))
+}
+
+fn of_length(reason: String) -> FieldError {
+    let hint = "mount large ConfigMaps as volumes: those in env and envFrom are part of the manifest";
+    FieldError { field: "spec.template".to_owned(), reason, hint: Some(hint.to_owned()) }
 }
 
 /// A digest of everything about volumes that is written to disk.
@@ -356,7 +369,8 @@ mod tests {
         assert_eq!(refused.held.iter().map(|held| &held.part).collect::<Vec<_>>(), [&Part::Pod]);
         assert_eq!(refused.volumes[0].files["K"].data.len(), 10 << 20, "what runs is refreshed");
         assert!(refused.references.contains(&ObjectRef::new(Kind::ConfigMap, "a", "big")), "it may become smaller");
-        assert!(rendered(10 << 19).result.is_ok());
+        let notes = |bytes: usize| rendered(bytes).result.map(|rendered| rendered.pod.notes.len());
+        assert_eq!((notes(1_300_000), notes(1_500_000), notes(10 << 19)), (Ok(0), Ok(1), Ok(1)), "etcd's limit");
     }
 
     #[test]
