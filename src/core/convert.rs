@@ -199,7 +199,13 @@ fn object(api_version: String, kind: String, mut value: Value) -> Result<Documen
     // A DaemonSet with invalid labels still has a name to report.
     let object = name_of(&value).filter(|_| known.is_none());
     let refuse = |error: FieldError| Box::new(RefusedObject { object: object.clone(), error });
-    checks::metadata(&value, known).map_err(refuse)?;
+    checks::metadata(&value, known).map_err(|mut error| {
+        // It may stand for an object of another name.
+        if let (None, Some(name)) = (&object, name_of(&value)) {
+            error.reason = format!("{} ({name})", error.reason);
+        }
+        refuse(error)
+    })?;
     value.get_mut("metadata").into_iter().for_each(drop_last_applied);
     let Some(name) = name_of(&value) else {
         return Err(refuse(checks::wrong("metadata.name", "required")));
@@ -213,8 +219,9 @@ fn object(api_version: String, kind: String, mut value: Value) -> Result<Documen
         Kind::ConfigMap => data::config_map(&mut value).map_err(refuse)?,
         Kind::Secret => data::secret(&mut value).map_err(refuse)?,
         Kind::ServiceAccount => checks::service_account(&value).map_err(refuse)?,
-        Kind::PriorityClass => checks::priority_class(&value).map_err(refuse)?,
-        Kind::RuntimeClass | Kind::Namespace | Kind::Service | Kind::ControllerRevision => {}
+        Kind::PriorityClass => checks::priority_class(&value, &name.key.name).map_err(refuse)?,
+        Kind::RuntimeClass => checks::runtime_class(&value).map_err(refuse)?,
+        Kind::Namespace | Kind::Service | Kind::ControllerRevision => {}
     }
     let reference = ObjectRef::new(kind, name.key.namespace.clone(), name.key.name.clone());
     Ok(DocumentObject::Other(reference, value))

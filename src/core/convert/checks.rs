@@ -5,6 +5,8 @@ use serde_json::Value;
 use crate::core::dns;
 use crate::core::model::FieldError;
 use crate::core::model::Kind;
+use crate::core::model::SYSTEM_CLASS;
+use crate::core::model::SYSTEM_CLASSES;
 
 /// A field error without a hint.
 pub(super) fn wrong(field: impl Into<String>, reason: impl Into<String>) -> FieldError {
@@ -85,13 +87,43 @@ pub(super) fn not_a_string(field: String, value: &Value) -> FieldError {
 pub(super) fn service_account(object: &Value) -> Result<(), FieldError> {
     boolean(object, "automountServiceAccountToken")?;
     match object.get("imagePullSecrets") {
-        None | Some(Value::Null | Value::Array(_)) => Ok(()),
+        None | Some(Value::Null) => Ok(()),
+        Some(Value::Array(secrets)) => secrets.iter().enumerate().try_for_each(|(index, secret)| {
+            let field = format!("imagePullSecrets[{index}]");
+            match (secret, secret.get("name")) {
+                (Value::Object(_), Some(Value::String(_) | Value::Null) | None) | (Value::Null, _) => Ok(()),
+                (Value::Object(_), Some(name)) => Err(not_a_string(format!("{field}.name"), name)),
+                _ => {
+                    let hint = secret.as_str().map(|name| format!("write `- name: {name}`"));
+                    Err(FieldError { hint, ..wrong(field, "must be an object with the Secret's name") })
+                }
+            }
+        }),
         Some(_) => Err(wrong("imagePullSecrets", "must be a list")),
     }
 }
 
-/// PriorityClass: the number is one of 32 bits.
-pub(super) fn priority_class(object: &Value) -> Result<(), FieldError> {
+/// RuntimeClass: the name of its handler (`ValidateRuntimeClass`).
+pub(super) fn runtime_class(object: &Value) -> Result<(), FieldError> {
+    match object.get("handler") {
+        None | Some(Value::Null) => Err(wrong("handler", "required")),
+        Some(Value::String(handler)) => match dns::label(handler) {
+            Some(_) if handler.is_empty() => Err(wrong("handler", "required")),
+            Some(reason) => Err(wrong("handler", reason)),
+            None => Ok(()),
+        },
+        Some(other) => Err(not_a_string("handler".to_owned(), other)),
+    }
+}
+
+/// PriorityClass: the number is one of 32 bits, and the name is not reserved (`ValidatePriorityClass`).
+pub(super) fn priority_class(object: &Value, name: &str) -> Result<(), FieldError> {
+    if name.starts_with(SYSTEM_CLASS) && !SYSTEM_CLASSES.iter().any(|(class, _)| *class == name) {
+        let [(node, _), (cluster, _)] = SYSTEM_CLASSES;
+        let reason =
+            format!("names that begin with {SYSTEM_CLASS} are reserved: {node} and {cluster} are the only ones");
+        return Err(FieldError { hint: Some("choose another name".to_owned()), ..wrong("metadata.name", reason) });
+    }
     boolean(object, "globalDefault")?;
     match object.get("value") {
         None | Some(Value::Null) => Ok(()),

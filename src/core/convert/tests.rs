@@ -271,3 +271,40 @@ fn kubectls_copy_of_an_object_is_not_read() {
         assert_eq!(value["metadata"]["annotations"], json!({ "a": "b" }), "{kind}");
     }
 }
+
+#[test]
+fn what_the_api_server_takes_of_small_objects_and_nothing_else_is_read() {
+    let of = |api_version: &str, kind: &str, name: &str, fields: Value| {
+        let mut object = json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": name}});
+        object.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
+        objects(object).remove(0).map_err(|refused| refused.error.with_hint())
+    };
+    let account = |secrets: Value| of("v1", "ServiceAccount", "a", json!({"imagePullSecrets": secrets}));
+    let text = account(json!([{"name": "x"}, "regcred"])).unwrap_err();
+    assert_eq!(text, "imagePullSecrets[1]: must be an object with the Secret's name (hint: write `- name: regcred`)");
+    assert!(account(json!([{"name": 1}])).is_err() && account(json!([7])).is_err());
+    assert!(account(json!([{"name": "x"}, {"name": null}, {}, null])).is_ok());
+    let runtime_class = |fields| of("node.k8s.io/v1", "RuntimeClass", "r", fields);
+    assert_eq!(runtime_class(json!({})), Err("handler: required".to_owned()));
+    assert!(runtime_class(json!({"handler": "a_b"})).is_err() && runtime_class(json!({"handler": 1})).is_err());
+    assert!(runtime_class(json!({"handler": "runc"})).is_ok());
+    let priority_class = |name| of("scheduling.k8s.io/v1", "PriorityClass", name, json!({"value": 5}));
+    let reserved = priority_class("system-foo").unwrap_err();
+    assert!(
+        reserved.starts_with("metadata.name: names that begin with system- are reserved: system-node-"),
+        "{reserved}"
+    );
+    assert!(priority_class("my-system-foo").is_ok() && priority_class("system-node-critical").is_ok());
+}
+
+#[test]
+fn an_object_with_an_invalid_name_is_named_and_may_be_any() {
+    let named = |name: &str| {
+        let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": "a"}});
+        objects(object).remove(0).unwrap_err()
+    };
+    let refused = named("M");
+    assert!(refused.error.reason.ends_with(" (ConfigMap a/M)"), "{}", refused.error);
+    assert_eq!(refused.object, None, "what the file should define is unknown");
+    assert_eq!(named("").error.reason, "required");
+}
