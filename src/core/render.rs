@@ -338,9 +338,7 @@ pub fn render(input: RenderInput<'_>) -> Result<RenderedPod, Refused> {
     metadata::require_room(ctx, &metadata, &spec);
     metadata::mark_waiting(&mut metadata, ctx.obstacles.held());
     let pod = assemble(metadata, spec);
-    if ctx.errors.is_empty() {
-        self_check::check(ctx, &pod);
-    }
+    self_check::check(ctx, &pod);
     if !ctx.errors.is_empty() {
         return Err(refused(ctx));
     }

@@ -2,7 +2,7 @@
 //!
 //! A port of upstream's `HasAPIObjectReference` to JSON, independent of the passes that should have removed every
 //! reference; then the validation of the whole pod, whatever object a part of it came from. What it finds is refused
-//! with its field name; written to a file, it would end the running pod.
+//! with its field name; written to a file, it would end the running pod. Where the template is not to blame, that is a fault of ours.
 
 use serde_json::Value;
 
@@ -14,13 +14,22 @@ use crate::core::validate;
 const HINT: &str = "report this as a bug, and until it is fixed let the DaemonSet controller run it (kubectl apply it without the \
                     label daemonlet.dev/mode; where default-mode is not labelled, also leave it out by selector)";
 
-/// Refuses everything in `pod` that refers to an object of the API; if nothing does, all that the kubelet does not take.
+/// Refuses everything in `pod` that refers to an object of the API; if nothing does, all that the kubelet does not take. Looks at
+/// no pod of which something is refused already.
 pub(super) fn check(ctx: &mut RenderContext<'_>, pod: &Value) {
-    let Some(spec) = pod.at("spec") else { return };
+    let Some(spec) = pod.at("spec").filter(|_| ctx.errors.is_empty()) else { return };
     references(ctx, spec);
     if ctx.errors.is_empty() {
-        for error in validate::rendered_pod(pod, ctx.input.options.kubelet_version) {
-            ctx.refuse(error.field, error.reason, error.hint.as_deref().unwrap_or(HINT));
+        let errors = validate::rendered_pod(pod, ctx.input.options.kubelet_version);
+        // What a file's template has of fields that feature gates may drop is judged here first.
+        let of_template = match errors.is_empty() {
+            true => Vec::new(),
+            false => validate::pod_template(ctx.input.daemon_set.pod_template()),
+        };
+        for error in errors {
+            let is_written = of_template.iter().any(|written| written.field == error.field);
+            let hint = error.hint.as_deref().unwrap_or(if is_written { "" } else { HINT });
+            ctx.refuse(error.field, error.reason, hint);
         }
     }
 }

@@ -16,7 +16,46 @@ fn what_the_kubelet_would_not_take_is_found_wherever_it_came_from() {
         fixture.daemon_set.template["metadata"] = template;
         let errors = fixture.render().unwrap_err().errors;
         assert_eq!(errors.iter().map(|error| error.field.as_str()).collect::<Vec<_>>(), [expected]);
-        assert_eq!(errors[0].hint.as_deref(), Some(super::HINT));
+        assert_eq!(errors[0].hint, None, "the template has it so");
+    }
+}
+
+#[test]
+fn only_what_the_template_does_not_have_is_called_a_bug() {
+    let rules = json!([{"action": "Restart", "exitCodes": {"operator": "In", "values": [1]}}]);
+    let image = json!({"name": "v", "image": {"reference": "x:1", "pullPolicy": "always"}});
+    let twice = json!([{"name": "v", "image": {"reference": "x:1"}}, {"name": "v", "emptyDir": {}}]);
+    for (fields, container) in [
+        (json!({"hostnameOverride": "a.b", "hostNetwork": true}), json!({})),
+        (json!({}), json!({"restartPolicyRules": rules})),
+        (json!({"volumes": [image]}), json!({})),
+        (json!({"volumes": twice}), json!({})),
+    ] {
+        let mut fixture = Fixture::container(container);
+        fixture.in_folder();
+        let spec = fixture.daemon_set.template["spec"].as_object_mut().unwrap();
+        spec.extend(fields.as_object().unwrap().clone());
+        let errors = fixture.render().unwrap_err().errors;
+        assert!(errors.iter().all(|error| error.hint.is_none()), "{errors:?}");
+    }
+    let fixture = Fixture::container(json!({}));
+    let identity = Identity { uid: String::new(), pod_name: String::new() };
+    let mut ctx = RenderContext::new(input(&fixture, &identity));
+    let mut pod = fixture.daemon_set.template.clone();
+    pod["spec"]["restartPolicy"] = json!("X");
+    check(&mut ctx, &pod);
+    assert!(ctx.errors.iter().any(|error| error.hint.as_deref() == Some(super::HINT)), "{:?}", ctx.errors);
+}
+
+fn input<'a>(fixture: &'a Fixture, identity: &'a Identity) -> RenderInput<'a> {
+    RenderInput {
+        daemon_set: &fixture.daemon_set,
+        objects: &fixture.objects,
+        tokens: &fixture.tokens,
+        options: &fixture.options,
+        identity,
+        revision: "",
+        incarnation: 0,
     }
 }
 
@@ -52,15 +91,7 @@ fn whatever_a_pass_may_have_left_is_found() {
     });
     let fixture = Fixture::container(json!({}));
     let identity = Identity { uid: String::new(), pod_name: String::new() };
-    let mut ctx = RenderContext::new(RenderInput {
-        daemon_set: &fixture.daemon_set,
-        objects: &fixture.objects,
-        tokens: &fixture.tokens,
-        options: &fixture.options,
-        identity: &identity,
-        revision: "",
-        incarnation: 0,
-    });
+    let mut ctx = RenderContext::new(input(&fixture, &identity));
     check(&mut ctx, &json!({"spec": left}));
     let fields: Vec<_> = ctx.errors.iter().map(|error| error.field.trim_start_matches("spec.template.spec.")).collect();
     assert_eq!(
