@@ -24,6 +24,7 @@ mod service_account;
 mod start_gate;
 mod tokens;
 mod unfolding;
+mod unknown_fields;
 mod volumes;
 mod windows;
 
@@ -342,6 +343,7 @@ pub fn render(input: RenderInput<'_>) -> Result<RenderedPod, Refused> {
     if !ctx.errors.is_empty() {
         return Err(refused(ctx));
     }
+    unknown_fields::note(ctx);
     Ok(RenderedPod {
         pod,
         held: std::mem::take(&mut ctx.obstacles).into_held(),

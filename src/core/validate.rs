@@ -42,6 +42,7 @@ pub use types::patch_fields;
 pub use types::pod_template_types;
 pub use types::pod_types;
 pub use types::unknown_fields;
+pub use types::unknown_fields_of;
 
 pub use versions::AS_THE_API;
 pub use versions::is_env_var_name;

@@ -13,6 +13,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::Value;
 
 use crate::core::model::FieldError;
+use crate::core::model::Kind;
 use crate::core::nearest;
 
 /// Checks the types of a DaemonSet's metadata and spec, but not of its status.
@@ -31,6 +32,31 @@ pub fn unknown_fields(daemon_set: &Value) -> Vec<FieldError> {
     let deep = go::unknown::<ObjectMeta>(daemon_set.get("metadata"), "metadata");
     let deep = deep.into_iter().chain(go::unknown::<DaemonSetSpec>(daemon_set.get("spec"), "spec"));
     top.chain(deep).map(unknown_field).collect()
+}
+
+/// The fields of `object`, of a kind that DaemonSets refer to, that Kubernetes 1.36 does not have: those at its top, and
+/// those of a RuntimeClass's `overhead`.
+pub fn unknown_fields_of(kind: Kind, object: &Value) -> Vec<FieldError> {
+    let fields: &[&'static str] = match kind {
+        Kind::ConfigMap => &["data", "binaryData", "immutable"],
+        Kind::Secret => &["data", "stringData", "type", "immutable"],
+        Kind::ServiceAccount => &["secrets", "imagePullSecrets", "automountServiceAccountToken"],
+        Kind::PriorityClass => &["value", "globalDefault", "description", "preemptionPolicy"],
+        Kind::RuntimeClass => &["handler", "overhead", "scheduling"],
+        Kind::Namespace | Kind::Service | Kind::ControllerRevision => return Vec::new(),
+    };
+    let of = |value: &Value, place: &str, known: &[&'static str]| -> Vec<FieldError> {
+        let names = value.as_object().into_iter().flatten().map(|(name, _)| name);
+        let unknown = names.filter(|name| !known.contains(&name.as_str()));
+        unknown
+            .map(|name| unknown_field((format!("{place}{name}"), nearest::of(name, known.iter().copied()))))
+            .collect()
+    };
+    let mut unknown = of(object, "", &[&["apiVersion", "kind", "metadata"], fields].concat());
+    if let Some(overhead) = object.get("overhead").filter(|_| kind == Kind::RuntimeClass) {
+        unknown.extend(of(overhead, "overhead.", &["podFixed"]));
+    }
+    unknown
 }
 
 /// The fields of `patch`, a patch of a pod template at `place`, that Kubernetes 1.36 does not have or whose type Go does
