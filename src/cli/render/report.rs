@@ -87,6 +87,8 @@ pub(super) fn strict(entries: &[RenderEntry]) -> Vec<(String, Option<String>)> {
 fn how_to_give(missing: &Missing) -> String {
     match missing.kind.as_str() {
         "APIEndpoint" => "give --api-endpoint".to_owned(),
+        // The object is there.
+        kind if !missing.key.is_empty() => format!("add the key {} to data of the {kind}", missing.key),
         kind => format!("give the {kind} with -f"),
     }
 }
@@ -307,6 +309,16 @@ mod tests {
     use crate::core::input::ProblemKind;
 
     use super::*;
+
+    #[test]
+    fn an_object_that_was_given_lacks_its_key() {
+        let missing = |key: &str| {
+            let [kind, namespace, name] = ["ConfigMap", "a", "m"].map(str::to_owned);
+            how_to_give(&Missing { kind, namespace, name, key: key.to_owned() })
+        };
+        assert_eq!(missing(""), "give the ConfigMap with -f");
+        assert_eq!(missing("k"), "add the key k to data of the ConfigMap");
+    }
 
     #[test]
     fn no_text_of_a_file_begins_a_line_of_its_own() {

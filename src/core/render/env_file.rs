@@ -31,8 +31,7 @@ const FILE: &str = "env";
 pub(super) const SINCE: (u32, u32) = (1, 35);
 const OTHER_KUBELET: &str = "use a kubelet of 1.35 or later, mount the Secret as a volume, or set inline-secret-env = true in \
                              [policy] (render: --inline-secret-env): the value then shows in the pod";
-const OTHER_VALUE: &str =
-    "change the value, or set inline-secret-env = true in [policy]: the value then shows in the pod";
+const OTHER_VALUE: &str = "change the value, or set inline-secret-env = true in [policy] (render: --inline-secret-env): the value then shows in the pod";
 /// The longest key that names what is missing, in bytes.
 const MAX_KEY: usize = 250;
 /// The longest line that the kubelet's parser reads (Go's `bufio.Scanner`), in bytes without the break.

@@ -189,7 +189,7 @@ fn types_are_those_that_go_takes() {
         (
             "livenessProbe",
             json!({ "httpGet": { "port": true } }),
-            "livenessProbe.httpGet.port: invalid type: boolean `true`, expected IntOrString",
+            "livenessProbe.httpGet.port: must be a 32-bit integer or a string, not the boolean true",
         ),
     ];
     for (field, value, expected) in cases {
@@ -211,6 +211,13 @@ fn types_are_those_that_go_takes() {
     let pod = json!({ "metadata": { "name": "p" }, "spec": { "hostNetwork": "true" } });
     assert_eq!(pod_types(&pod).unwrap_err().field, "spec.hostNetwork");
     assert_eq!(pod_types(&pod).unwrap_err().hint.as_deref(), Some("remove the quotes"));
+    let huge = with(&format!("{C}/resources"), json!({ "limits": { "cpu": "1e30" } }));
+    let error = pod_template_types(&huge["spec"]["template"]).unwrap_err();
+    assert_eq!((error.reason.contains("of less than 1e29"), error.hint), (true, None), "quotes change nothing");
+    let fraction = with("/spec/updateStrategy", json!({ "rollingUpdate": { "maxUnavailable": 1.5 } }));
+    let expected = "spec.updateStrategy.rollingUpdate.maxUnavailable: must be a 32-bit integer or a string, \
+                    not the number 1.5";
+    assert_eq!(errors(&fraction), expected);
 }
 
 #[test]

@@ -136,6 +136,11 @@ impl<'de> Go<'de, '_> {
         TypeError { value: Some(self.value), reason: format!("must be {wanted}, not {found}"), hint }
     }
 
+    /// Without quotes a text is no more of a quantity.
+    fn no_quantity(self, wanted: &str) -> TypeError {
+        TypeError { hint: None, ..self.wrong(wanted) }
+    }
+
     /// An integer of the width that `low` and `high` say; Go takes no fraction, and readers here have made `8.0` an 8.
     fn integer(self, low: i64, high: i64, wanted: &str) -> Result<i64, TypeError> {
         match self.value {
@@ -167,8 +172,11 @@ impl<'de> Deserializer<'de> for Go<'de, '_> {
     type Error = TypeError;
 
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, TypeError> {
-        let refused =
-            |error: serde_json::Error| TypeError { value: Some(self.value), reason: error.to_string(), hint: None };
+        let refused = |error: serde_json::Error| match self.value {
+            Value::String(_) => TypeError { value: Some(self.value), reason: error.to_string(), hint: None },
+            // The only type that takes several forms is `IntOrString`.
+            _ => self.wrong("a 32-bit integer or a string"),
+        };
         self.value.deserialize_any(visitor).map_err(refused)
     }
 
@@ -215,8 +223,8 @@ impl<'de> Deserializer<'de> for Go<'de, '_> {
             // Go trims a text, and caps what is too large. Here it is refused: no rule could count with it.
             Value::String(text) => match trimmed(text).parse::<Quantity>() {
                 Ok(_) => visitor.visit_newtype_struct(self),
-                Err(QuantityError::TooLarge) => Err(self.wrong("a quantity of less than 1e29")),
-                Err(_) => Err(self.wrong("a quantity such as 100m or 64Mi")),
+                Err(QuantityError::TooLarge) => Err(self.no_quantity("a quantity of less than 1e29")),
+                Err(_) => Err(self.no_quantity("a quantity such as 100m or 64Mi")),
             },
             Value::Number(number) => match number.to_string().parse::<Quantity>() {
                 Ok(_) => visitor.visit_newtype_struct(self),
