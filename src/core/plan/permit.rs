@@ -118,27 +118,27 @@ impl Planner<'_> {
 
     /// Whether such a way back has been gone: what ended here before does not return.
     pub(super) fn has_left(&mut self, back: &Target) -> bool {
-        let has_left = self.record.instances.is_empty() && self.is_elsewhere(back);
+        let has_left = self.plan.record.instances.is_empty() && self.is_elsewhere(back);
         if has_left {
-            (self.record.last, self.record.returns) = (None, false);
+            (self.plan.record.last, self.plan.record.returns) = (None, false);
         }
         has_left
     }
 
     /// Where such a way back is to be gone: ends the instance once its approval is claimed. Gives whether that was all.
     pub(super) fn leaves(&mut self, back: &Target) -> bool {
-        if self.record.instances.is_empty() || !self.is_elsewhere(back) {
+        if self.plan.record.instances.is_empty() || !self.is_elsewhere(back) {
             return false;
         }
         let why = self.placed(&back.daemon_set).reason;
         let why = format!("the rollout goes back to revision {}, which is not for this node ({why})", back.revision);
         let permission = self.permission(back);
         if matches!(permission, Permission::Approved | Permission::Claimed) {
-            self.replacing = Some(back.revision.clone());
+            self.plan.replacing = Some(back.revision.clone());
         }
         match permission {
-            _ if self.record.live().next().is_none() => {
-                (self.record.last, self.record.returns) = (None, false);
+            _ if self.plan.record.live().next().is_none() => {
+                (self.plan.record.last, self.plan.record.returns) = (None, false);
                 self.end_returns();
                 self.show_ended(&why);
             }
