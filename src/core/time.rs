@@ -329,10 +329,10 @@ mod tests {
     #[test]
     fn json_is_rfc_3339_where_it_is_to_be_read() {
         #[derive(Debug, PartialEq, Serialize, Deserialize)]
-        struct Note(#[serde(with = "rfc3339")] Option<Timestamp>);
-        let read = |text| serde_json::from_str::<Note>(text).unwrap().0;
+        struct Dated(#[serde(with = "rfc3339")] Option<Timestamp>);
+        let read = |text| serde_json::from_str::<Dated>(text).unwrap().0;
         for (time, text) in [(Some(at(5_000)), r#""1970-01-01T00:00:05Z""#), (None, r#""""#)] {
-            assert_eq!((serde_json::to_string(&Note(time)).unwrap().as_str(), read(text)), (text, time));
+            assert_eq!((serde_json::to_string(&Dated(time)).unwrap().as_str(), read(text)), (text, time));
         }
         assert_eq!(read(r#""tomorrow""#), None);
         assert_eq!(at(5_999).in_whole_seconds(), at(5_000));

@@ -142,14 +142,17 @@ fn read(message: &str) -> Option<Released> {
     (is_word(name) && is_word(hash)).then(|| Released { name: name.to_owned(), hash: hash.to_owned(), generation })
 }
 
+/// How a message of the condition `Halted` begins.
+const OF_REVISION: &str = "revision ";
+
 /// The message of the condition `Halted`: it names the revision that it is about.
 pub fn halted_message(revision: &str, words: &str) -> String {
-    format!("revision {revision}: {words}")
+    format!("{OF_REVISION}{revision}: {words}")
 }
 
 /// The reverse of [`halted_message`]: the revision, and the words.
 pub(super) fn halt_of(message: &str) -> Option<(&str, &str)> {
-    message.strip_prefix("revision ")?.split_once(": ")
+    message.strip_prefix(OF_REVISION)?.split_once(": ")
 }
 
 /// The words of the condition `Halted` of this `reason`, if it is about the revision with this hash.

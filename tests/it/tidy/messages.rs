@@ -20,7 +20,7 @@ const READERS: [(&str, &str); 13] = [
 ];
 
 /// Lines that look at a text and decide nothing by a message: the file, a part of the line, and what it is.
-const LOOKS_AT_TEXT: [(&str, &str, &str); 66] = [
+const LOOKS_AT_TEXT: [(&str, &str, &str); 67] = [
     ("src/cli/explain.rs", "status.reason.is_empty()", "words of an answer"),
     ("src/cli/kubectl/explain.rs", "text.is_empty()", "a cell of a table"),
     ("src/cli/kubectl/overview.rs", "!said.is_empty()", "words of an answer"),
@@ -43,7 +43,7 @@ const LOOKS_AT_TEXT: [(&str, &str, &str); 66] = [
     ("src/core/cluster/history.rs", "text.contains(character)", "JSON as upstream writes it"),
     ("src/core/cluster/overview/reason.rs", "report.message.is_empty()", "joins words"),
     ("src/core/cluster/released.rs", "!text.is_empty()", "a name in our own condition, read back"),
-    ("src/core/cluster/released.rs", "message.strip_prefix(\"revision \")", "our own condition, read back"),
+    ("src/core/cluster/released.rs", "message.strip_prefix(OF_REVISION)", "our own condition, read back"),
     ("src/core/cluster/released.rs", "message.split_once(\": \")", "our own condition, read back"),
     ("src/core/cluster/retries.rs", "known.why != why", "an enum"),
     ("src/core/cluster/snapshot/objects.rs", "(!text.is_empty())", "a name"),
@@ -64,6 +64,7 @@ const LOOKS_AT_TEXT: [(&str, &str, &str); 66] = [
     ("src/core/plan.rs", "!reason.is_empty()", "joins words"),
     ("src/core/plan/ending.rs", "self.plan.summary.reason.is_empty()", "joins words"),
     ("src/core/policy/pod_security.rs", "text.strip_prefix(\"v1.\")", "a version"),
+    ("src/core/policy/rules.rs", "text.strip_prefix(first)", "a pattern of images"),
     ("src/core/record/order.rs", "message.is_empty()", "joins words"),
     ("src/core/render/context.rs", "!hint.is_empty()", "no hint"),
     ("src/core/render/hostname.rs", "!text.is_empty()", "a field of a pod"),
