@@ -87,7 +87,7 @@ fn what_the_api_server_refuses_is_refused_with_its_field() {
         (json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": {} }), "metadata.name: required"),
         (
             json!({ "apiVersion": "v1", "kind": "Secret", "metadata": { "name": "A" } }),
-            "metadata.name: must be lower case letters, digits, '-' and '.', each part beginning and ending with a letter or digit",
+            "metadata.name: must be lower case letters, digits, '-' and '.', each part beginning and ending with a letter or digit (Secret default/A)",
         ),
         (config_map(json!({ "a": 1 })), "ConfigMap default/c: data[a]: must be a string, not the number 1"),
         (config_map(json!({ "a": true })), "ConfigMap default/c: data[a]: must be a string, not the boolean true"),
