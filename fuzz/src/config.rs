@@ -55,6 +55,7 @@ pub fn check(data: &[u8]) {
             let again = config::load_from(Some(&FILE), Path::new("/nowhere"), &host);
             let mut again = again.unwrap_or_else(|error| panic!("what is printed is refused: {error}\n{printed}"));
             again.origins = config.origins.clone();
+            again.kubelet_file = config.kubelet_file.clone();
             assert_eq!(again, config, "what is printed says something else\n{printed}");
         }
     }

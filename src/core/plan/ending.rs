@@ -11,6 +11,7 @@ use crate::core::rendering::RenderResult;
 use crate::core::time::Span;
 
 use super::Action;
+use super::DaemonPlan;
 use super::Evidence;
 use super::GONE_AFTER;
 use super::ManifestFact;
@@ -19,6 +20,23 @@ use super::State;
 
 /// If its manifest is still there so long after its end, an instance counts as running.
 const UNREMOVED: Span = Span::from_secs(60);
+
+impl DaemonPlan {
+    /// Whether an action needs the record on disk: an end, or a start beside another instance.
+    pub fn needs_record(&self, action: &Action) -> bool {
+        match action {
+            Action::End { .. } => true,
+            Action::Start { .. } => self.record.instances.len() > 1,
+            _ => false,
+        }
+    }
+
+    /// The actions before the first that needs the record on disk.
+    pub fn done_without_record(&self) -> &[Action] {
+        let first = self.actions.iter().position(|action| self.needs_record(action));
+        &self.actions[..first.unwrap_or(self.actions.len())]
+    }
+}
 
 impl Planner<'_> {
     /// Finishes ended instances whose sandboxes are gone; looks again soon at the others.

@@ -4,7 +4,7 @@
 //! ([`Executor::execute`]). Must not decide anything: what became of each effect goes back as a value.
 
 pub(super) mod costs;
-pub(super) mod daemon;
+mod daemon;
 pub(super) mod gates;
 mod inputs;
 pub(super) mod records;
@@ -35,7 +35,6 @@ use super::outcome::EffectOutcome;
 use super::sealing::Sealing;
 
 use super::error::AgentError;
-use daemon::done_without_state;
 use state_folder::StateFolder;
 
 /// The node's disk as the agent writes it.
@@ -144,7 +143,7 @@ impl Executor {
             // Many daemons on a slow disk take long; the loop does not hang then.
             watchdog.ping();
             if let Err(failure) = self.apply(daemon, decision, config, &mut outcome) {
-                if self.state.is_none() && done_without_state(daemon).len() < daemon.actions.len() {
+                if self.state.is_none() && daemon.done_without_record().len() < daemon.actions.len() {
                     outcome.without_state.insert(daemon.key.clone());
                 }
                 outcome.failures.insert(daemon.key.clone(), failure);

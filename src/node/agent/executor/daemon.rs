@@ -65,7 +65,7 @@ impl Executor {
                 Action::Finish { uid, .. } => drop(outcome.finished.insert(uid.clone())),
                 Action::Start { rendering, .. } => {
                     let Some(rendered) = rendered(rendering) else { continue };
-                    if self.state.is_none() && needs_record(action, plan) {
+                    if self.state.is_none() && plan.needs_record(action) {
                         return Err(unusable("state"));
                     }
                     if let Some(manifests) = self.manifests.as_mut().filter(|m| !m.has_prepared(&rendered.file)) {
@@ -304,17 +304,6 @@ fn is_news(record: &DaemonRecord, decision: &Decision, outcome: &EffectOutcome) 
         Some(known) => known != record || state.unsaved.contains(&record.key) || outcome.state_folder_is_new,
         None => !record.is_empty(state.floor),
     }
-}
-
-/// What of `plan` is done without a state folder: not from the first action on that needs a record on disk, which is an
-/// end, or a start beside another instance.
-pub(in crate::node::agent) fn done_without_state(plan: &DaemonPlan) -> &[Action] {
-    let needs_record = |action: &Action| needs_record(action, plan);
-    &plan.actions[..plan.actions.iter().position(needs_record).unwrap_or(plan.actions.len())]
-}
-
-fn needs_record(action: &Action, plan: &DaemonPlan) -> bool {
-    matches!(action, Action::End { .. }) || matches!(action, Action::Start { .. }) && plan.record.instances.len() > 1
 }
 
 /// The instance that `plan` puts on this disk as the first thing that it does.

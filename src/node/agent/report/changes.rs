@@ -9,7 +9,6 @@ use crate::core::plan::DaemonPlan;
 use crate::core::replies::HeldDaemon;
 use crate::core::replies::PlannedChange;
 use crate::core::status::State;
-use crate::node::agent::executor::daemon::done_without_state;
 use crate::node::agent::observation::Observation;
 use crate::node::agent::outcome::EffectOutcome;
 use crate::node::folders::FileView;
@@ -69,7 +68,7 @@ pub(super) fn without_state(plan: &Plan, outcome: &EffectOutcome) -> Vec<HeldDae
 /// What a plan would change, in the order in which it would be done, but for what waits for a state folder.
 pub(super) fn changes(plan: &Plan, outcome: &EffectOutcome) -> Vec<PlannedChange> {
     let done = |daemon: &DaemonPlan| match outcome.without_state.contains(&daemon.key) {
-        true => done_without_state(daemon).len(),
+        true => daemon.done_without_record().len(),
         false => daemon.actions.len(),
     };
     plan.daemons.iter().flat_map(|daemon| of_actions(daemon, &daemon.actions[..done(daemon)])).collect()
