@@ -350,11 +350,13 @@ impl RolloutPlan {
         let is_given = |i: usize| is_kept(i) && (view.nodes[i].approval.is_some() || view.nodes[i].staged);
         let on_the_way = view.all(is_given).count();
         let stands_still = |i: usize| !view.nodes[i].ready || view.nodes[i].failed || view.nodes[i].late;
-        let is_between = |i: usize| view.nodes[i].replacing && view.progress[i] == NodeProgress::Missing;
         // One that is kept and not available takes a slot, and is on no way.
         let takes = |i: usize| !is_kept(i) && view.takes_slot(i) && (view.counts(i) || view.is_given_slot(i));
         let is_moving = match &view.rules.step {
-            Some(_) => view.all(|i| (is_given(i) || is_between(i)) && !stands_still(i)).next().is_some(),
+            Some(step) => {
+                let begins = |i| view.is_between(i) || step.status.waits() && view.is_starting(i);
+                view.all(|i| (is_given(i) || begins(i)) && !stands_still(i)).next().is_some()
+            }
             None => view.all(|i| (is_given(i) || takes(i)) && !stands_still(i)).next().is_some(),
         };
         let (allowed, why) = match &view.rules.step {

@@ -84,6 +84,16 @@ impl<'a> RolloutView<'a> {
         is_new(self.progress[index])
     }
 
+    /// Whether a node has ended the old one, and has yet to start the new one.
+    pub(super) fn is_between(&self, index: usize) -> bool {
+        self.nodes[index].replacing && self.progress[index] == NodeProgress::Missing
+    }
+
+    /// Whether the wanted revision runs on a node and is not available.
+    pub(super) fn is_starting(&self, index: usize) -> bool {
+        matches!(self.progress[index], NodeProgress::New { available: false, .. } | NodeProgress::Both(false))
+    }
+
     /// Whether the rollout counts a node: the daemon should run there, or did when the rollout came to it. A node that
     /// breaks under the new revision gets taints, which the daemon may not tolerate. So does one on which a surge is not over.
     pub(super) fn counts(&self, index: usize) -> bool {

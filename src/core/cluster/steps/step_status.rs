@@ -40,6 +40,13 @@ pub enum StepStatus {
     Unwritten { step: usize, revision: String, why: SendError },
 }
 
+impl StepStatus {
+    /// Whether nodes of the step are on their way, as far as they can take the revision: its hold has not begun.
+    pub fn waits(&self) -> bool {
+        matches!(self, Self::Waits { .. })
+    }
+}
+
 impl fmt::Display for StepPlace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { number, last, nodes, desired } = self;

@@ -220,6 +220,22 @@ fn a_step_and_a_partition_hold_once_nothing_is_on_its_way() {
 }
 
 #[test]
+fn a_step_is_not_held_while_its_pods_start() {
+    let place = StepPlace { number: 1, last: 2, nodes: 1, desired: 2 };
+    let waits = StepStatus::Waits { place, unavailable: vec!["a".to_owned()] };
+    let waits = RolloutRules { step: Some(StepLimit { status: waits, ..step(1) }), ..rules(2) };
+    let held = |rules: &RolloutRules, first| plan(rules, ms(0), &[first, node("b", OLD)], NOW).held.is_some();
+    let surging = [OLD[0], instance(true, false)];
+    for starts in [NEW_BROKEN, &surging] {
+        assert!(!held(&waits, node("a", starts)), "{starts:?}");
+        assert!(held(&waits, NodeFact { late: true, ..node("a", starts) }), "{starts:?}");
+        assert!(held(&waits, NodeFact { ready: false, ..node("a", starts) }), "{starts:?}");
+    }
+    let holds = RolloutRules { step: Some(step(1)), ..rules(2) };
+    assert!(held(&holds, node("a", NEW_BROKEN)), "its time counts though a pod is restarted");
+}
+
+#[test]
 fn a_first_install_that_was_approved_late_is_not_stuck_before_it_begins() {
     let few = RolloutRules { first_install: Some(IntOrPercent::Int(1)), ..rules(1) };
     let given = NodeFact { late: true, instances: &[], ..approved("a", NOW) };
