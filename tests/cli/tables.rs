@@ -184,8 +184,8 @@ fn every_event_and_every_reason_of_a_condition_is_on_its_page() {
     assert!(outcome.contains("Conflict") && outcome.contains("NoControllerRevision"), "{outcome:?}");
 }
 
-/// The names of the fields of what begins with `start` in a source file, as JSON has them; those of flattened ones are not
-/// among them.
+/// The names of the fields of what begins with `start` in a source file, as JSON has them; those of flattened ones, and
+/// those that are skipped, are not among them.
 fn fields(file: &str, start: &str) -> BTreeSet<String> {
     let source = read(file);
     let from = source.find(start).unwrap_or_else(|| panic!("{file} has no {start}"));
@@ -198,14 +198,14 @@ fn fields(file: &str, start: &str) -> BTreeSet<String> {
         None => source[from..from + source[from..].find(&end).unwrap()].to_owned(),
     };
     let mut found = BTreeSet::new();
-    let mut flattened = false;
+    let mut is_left_out = false;
     for line in body.lines().skip(1).map(str::trim) {
         assert!(!line.contains("rename ="), "{file}: {line}: this test does not know another name");
         let name = line.trim_start_matches("pub ").split_once(": ").map(|(name, _)| name);
         match name {
-            _ if line.starts_with("#[") => flattened |= line.contains("flatten"),
+            _ if line.starts_with("#[") => is_left_out |= line.contains("flatten") || line == "#[serde(skip)]",
             Some(name)
-                if name.chars().all(|c| c.is_ascii_lowercase() || c == '_') && !std::mem::take(&mut flattened) =>
+                if name.chars().all(|c| c.is_ascii_lowercase() || c == '_') && !std::mem::take(&mut is_left_out) =>
             {
                 found.insert(camel(name));
             }
