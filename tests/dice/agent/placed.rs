@@ -56,6 +56,11 @@ impl Placed {
         self.ready_again + SEEN_AFTER <= approved_at && was_ready
     }
 
+    /// Whether a coordinator may have seen it with taints that the DaemonSet does not tolerate when an approval was given.
+    pub(crate) fn may_have_had_taints(&self, name: &str, approved_at: Timestamp) -> bool {
+        zone(name) == "b" && !self.was_known_ready(approved_at)
+    }
+
     /// Whether coordinators knew that it was NotReady, as it is now, when an approval was given.
     pub(crate) fn was_known_not_ready(&self, approved_at: Timestamp) -> bool {
         self.not_ready.is_some_and(|(since, _)| since + SEEN_AFTER <= approved_at)
