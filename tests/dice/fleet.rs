@@ -34,8 +34,9 @@ impl Life {
     /// Nodes are well again whose time has come, or by `by`, if that is later.
     pub(super) fn nodes_recover(&mut self, by: Timestamp) {
         let (now, by) = (self.now, by.max(self.now));
-        let mut changed: Vec<String> =
-            self.unreachable.extract_if(.., |_, until| *until <= by).map(|(n, _)| n).collect();
+        let is_over = |(name, until): (&String, &Timestamp)| (*until <= by).then(|| name.clone());
+        let mut changed: Vec<String> = self.unreachable.iter().filter_map(is_over).collect();
+        self.unreachable.retain(|_, until| *until > by);
         let recovered =
             self.nodes.values_mut().filter_map(|node| node.placed.recover(by, now).then(|| node.name.clone()));
         changed.extend(recovered);

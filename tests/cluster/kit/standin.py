@@ -64,7 +64,8 @@ class StandIn:
         if self.cluster:
             self.cluster.admin.create("nodes", {"apiVersion": "v1", "kind": "Node", "metadata": {"name": self.name, "labels": self.labels}})
             self.cluster.admin.patch("nodes", self.name, {"spec": {"taints": None}})
-            self.cluster.admin.patch("nodes", self.name, {"status": {"nodeInfo": {"kubeletVersion": f"v{tools.KUBERNETES}"}}}, sub="status")
+            status = {"nodeInfo": {"kubeletVersion": f"v{tools.KUBERNETES}"}, "conditions": [{"type": "Ready", "status": "True"}]}
+            self.cluster.admin.patch("nodes", self.name, {"status": status}, sub="status")
         logs = scratch() / "logs"
         logs.mkdir(exist_ok=True)
         mirrors = ["-kubeconfig", self.cluster.admin.kubeconfig, "-node", self.name] if self.cluster else []

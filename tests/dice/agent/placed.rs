@@ -21,8 +21,9 @@ pub(crate) struct Placed {
     pub(crate) not_ready: Option<(Timestamp, Timestamp)>,
     /// Until when the DaemonSet does not select it.
     pub(crate) elsewhere: Option<Timestamp>,
-    /// When it was Ready again.
+    /// When it was Ready again, and selected again.
     ready_again: Timestamp,
+    selected_again: Timestamp,
     /// What the agent has read: whether it is elsewhere, and whether a taint keeps new instances from it.
     read: (bool, bool),
 }
@@ -47,7 +48,11 @@ impl Placed {
         if is_ready {
             self.ready_again = now;
         }
-        self.elsewhere.take_if(|until| *until <= by).is_some() || is_ready
+        let is_selected = self.elsewhere.take_if(|until| *until <= by).is_some();
+        if is_selected {
+            self.selected_again = now;
+        }
+        is_selected || is_ready
     }
 
     /// Whether coordinators knew that it was Ready when an approval was given, which has the time in whole seconds.
@@ -59,6 +64,11 @@ impl Placed {
     /// Whether a coordinator may have seen it with taints that the DaemonSet does not tolerate when an approval was given.
     pub(crate) fn may_have_had_taints(&self, name: &str, approved_at: Timestamp) -> bool {
         zone(name) == "b" && !self.was_known_ready(approved_at)
+    }
+
+    /// Whether a coordinator may have seen it while the DaemonSet did not select it, when an approval was given.
+    pub(crate) fn may_have_been_elsewhere(&self, approved_at: Timestamp) -> bool {
+        self.elsewhere.is_some() || approved_at < self.selected_again + SEEN_AFTER
     }
 
     /// Whether coordinators knew that it was NotReady, as it is now, when an approval was given.

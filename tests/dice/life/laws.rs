@@ -25,12 +25,13 @@ impl Life {
     /// No more nodes are without the service that a rollout took from them than the budget allows. One
     /// whose agent was not known to live when the approval was given does not count, unless it has the revision that the
     /// rollout goes to. One that broke after that counts where a coordinator knew that its agent is dead, whoever gave the
-    /// approval after that. What another rollout took from a Node that a coordinator may have seen with taints is none of its
-    /// slots: the daemon should not run there (`RolloutView::counts`).
+    /// approval after that. A Node that a coordinator may have seen elsewhere takes no slot, nor, by what another rollout took,
+    /// one that it may have seen with taints: the daemon should not run there (`RolloutView::counts`).
     pub(super) fn budget_holds(&self, name: &str, hash: &str) {
         let new = self.nodes[name].running.as_ref().filter(|running| running.is_disruption);
         let approved_at = new.and_then(|running| running.approved_at);
         let is_reported = |node: &Node| self.is_reported(node);
+        let may_be_elsewhere = |node: &Node| approved_at.is_some_and(|at| node.placed.may_have_been_elsewhere(at));
         let may_have_taints =
             |node: &Node| approved_at.is_some_and(|at| node.placed.may_have_had_taints(&node.name, at));
         let surges = self.surged_at(approved_at.unwrap_or(self.now));
@@ -43,7 +44,7 @@ impl Life {
                 }
                 // A surge takes nothing from a node, and what another rollout took is none of its slots.
                 None if surges && running.hash != hash && !node.surges() => false,
-                None if running.hash != hash && may_have_taints(node) => false,
+                None if may_be_elsewhere(node) || running.hash != hash && may_have_taints(node) => false,
                 None => {
                     let was_known = node.dead + KNOWN_AFTER <= approved_at.map_or(self.now, |at| at.min(self.now));
                     running.is_disruption && (was_known || running.hash == hash && is_reported(node))

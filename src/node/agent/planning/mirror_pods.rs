@@ -166,7 +166,7 @@ mod tests {
         let mut last = None;
         for now in [0, millis] {
             let mut observation = tests::observation(Some(snapshot.clone()));
-            observation.now = observation.now + Span::from_millis(now);
+            observation.now += Span::from_millis(now);
             observation.manifests = tests::manifests_of(&state);
             let running_since = Some(Timestamp::from_secs(1_000));
             let pod = RuntimePod { running_since, ..RuntimePod::test(&instance.uid, true) };
