@@ -190,7 +190,7 @@ impl Api {
         let tokens = Tokens::default();
         let events = EventRecorder::new(&options.node_name);
         let node = options.node_name;
-        let (etcd_rollback, look) = EtcdRollbackProbe::new(connector.clone());
+        let (etcd_rollback, look) = EtcdRollbackProbe::new(connector.clone(), store.clone());
         let tasks = [
             tokio::spawn(look).abort_handle(),
             tokio::spawn(connector.clone().keep()).abort_handle(),

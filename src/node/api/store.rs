@@ -300,15 +300,25 @@ impl Store {
         });
     }
 
+    /// The resource versions of a watch's objects fell. By the next list those of the DaemonSets may have grown beyond what they
+    /// had reached: no fall shows there.
+    pub(super) fn history_went_back(&self, from: u64, to: u64) {
+        self.with(|snapshot| {
+            let detection = &mut snapshot.etcd_rollback_detection;
+            detection.note_fall(from, to);
+            detection.is_known = false;
+            snapshot.version += 1;
+        });
+        self.wake();
+    }
+
     /// The watch of DaemonSets continues at a resource version; the first after a list has the list's version.
     pub(super) fn history_continues_at(&self, version: u64) {
         self.with(|snapshot| {
             let etcd_rollback_detection = &mut snapshot.etcd_rollback_detection;
             let first = !std::mem::replace(&mut etcd_rollback_detection.is_known, true);
             if first && version > 0 && version < etcd_rollback_detection.at_list {
-                let number = etcd_rollback_detection.rollback.map_or(0, |rollback| rollback.number) + 1;
-                etcd_rollback_detection.rollback =
-                    Some(EtcdRollback { number, from: etcd_rollback_detection.at_list, to: version });
+                etcd_rollback_detection.note_fall(etcd_rollback_detection.at_list, version);
                 etcd_rollback_detection.reached = version;
             }
             etcd_rollback_detection.reached = etcd_rollback_detection.reached.max(version);

@@ -200,6 +200,14 @@ pub struct EtcdRollbackDetection {
     pub rollback: Option<EtcdRollback>,
 }
 
+impl EtcdRollbackDetection {
+    /// Resource versions fell.
+    pub(super) fn note_fall(&mut self, from: u64, to: u64) {
+        let number = self.rollback.map_or(0, |rollback| rollback.number) + 1;
+        self.rollback = Some(EtcdRollback { number, from, to });
+    }
+}
+
 /// Resource versions fell: etcd was restored from a backup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct EtcdRollback {

@@ -38,7 +38,8 @@ async fn a_history_that_went_back_is_found_when_watches_are_resumed() {
     until(&api, "known", |api| api.store().snapshot().etcd_rollback_detection.is_known).await;
     assert_eq!(
         api.store().snapshot().etcd_rollback_detection.rollback,
-        Some(EtcdRollback { number: 1, from: 10, to: 7 })
+        Some(EtcdRollback { number: 2, from: 10, to: 7 }),
+        "the check of the watches, and the list of DaemonSets"
     );
     assert_eq!(api.connector().counters().connections_opened, 4, "the lists are of a connection of their own");
 }

@@ -21,6 +21,7 @@ use tokio::sync::watch;
 use crate::node::api::backoff::random;
 use crate::node::api::connector::Connector;
 use crate::node::api::object::RawObject;
+use crate::node::api::store::Store;
 
 /// Watches that were cut off together are resumed within this time: one check for all of a kind. It also spreads the
 /// checks of all agents of a cluster.
@@ -72,12 +73,12 @@ pub(in crate::node::api) struct EtcdRollbackProbe {
 
 impl EtcdRollbackProbe {
     /// The handle and the task that runs the checks; it ends with the last clone.
-    pub(in crate::node::api) fn new(connector: Connector) -> (Self, impl Future<Output = ()>) {
+    pub(in crate::node::api) fn new(connector: Connector, store: Store) -> (Self, impl Future<Output = ()>) {
         let (resumed, receiver) = mpsc::unbounded_channel();
         let gone_back = Arc::new(watch::Sender::new(0));
         (
             Self { connector: connector.clone(), resumed, gone_back: Arc::clone(&gone_back) },
-            keep(receiver, gone_back, connector),
+            keep(receiver, gone_back, connector, store),
         )
     }
 
@@ -111,7 +112,12 @@ impl EtcdRollbackProbe {
     }
 }
 
-async fn keep(mut resumed: mpsc::UnboundedReceiver<Resumed>, gone_back: Arc<watch::Sender<u64>>, connector: Connector) {
+async fn keep(
+    mut resumed: mpsc::UnboundedReceiver<Resumed>,
+    gone_back: Arc<watch::Sender<u64>>,
+    connector: Connector,
+    store: Store,
+) {
     while let Some(first) = resumed.recv().await {
         tokio::time::sleep(GATHER.mul_f64(1.0 + random())).await;
         let rest = std::iter::from_fn(|| resumed.try_recv().ok());
@@ -131,6 +137,7 @@ async fn keep(mut resumed: mpsc::UnboundedReceiver<Resumed>, gone_back: Arc<watc
                 resource,
                 "resource versions of the API server fell from {at} to {now}, as after a restored backup: listing everything again"
             );
+            store.history_went_back(at, now);
             connector.retire();
             gone_back.send_modify(|number| *number += 1);
             // The other resumed watches are listed again with the rest.
