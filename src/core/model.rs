@@ -332,6 +332,11 @@ pub fn joined(errors: &[FieldError]) -> String {
     errors.iter().map(FieldError::to_string).collect::<Vec<_>>().join("; ")
 }
 
+/// The same, each with its hint.
+pub fn joined_with_hints(errors: &[FieldError]) -> String {
+    errors.iter().map(FieldError::with_hint).collect::<Vec<_>>().join("; ")
+}
+
 impl fmt::Display for FieldError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.field, self.reason)

@@ -281,11 +281,6 @@ fn some(errors: &[FieldError]) -> Option<Vec<FieldError>> {
     (!errors.is_empty()).then(|| errors.to_vec())
 }
 
-/// Errors in one line, each with its hint; `None` without any.
-fn words(errors: &[FieldError]) -> Option<String> {
-    (!errors.is_empty()).then(|| errors.iter().map(FieldError::with_hint).collect::<Vec<_>>().join("; "))
-}
-
 /// A DaemonSet as this program may run it: valid for the API server, and with a mode label that it knows. An unknown
 /// value does not count as an absent label: what runs would end by a typing error.
 ///

@@ -8,6 +8,7 @@ use crate::core::labels::Selector;
 use crate::core::model::FieldError;
 use crate::core::model::MODE_LABEL;
 use crate::core::model::Mode;
+use crate::core::model::joined_with_hints;
 use crate::core::render::Missing;
 
 /// Whether a DaemonSet of the API is ours.
@@ -49,9 +50,7 @@ impl fmt::Display for NotCovered {
             Self::Namespace { namespace, namespaces } => {
                 write!(f, "namespace {namespace} is not among policy.namespaces ({})", namespaces.join(", "))
             }
-            Self::Refused(errors) => {
-                f.write_str(&errors.iter().map(FieldError::with_hint).collect::<Vec<_>>().join("; "))
-            }
+            Self::Refused(errors) => f.write_str(&joined_with_hints(errors)),
             Self::Unread(missing) => write!(f, "{missing} has not been read yet"),
             Self::Unreported => f.write_str("it has no mode label, and no agent runs it"),
         }

@@ -8,6 +8,7 @@ use crate::core::bounds;
 use crate::core::model::Author;
 use crate::core::model::DaemonSet;
 use crate::core::model::FieldError;
+use crate::core::model::joined_with_hints;
 
 use super::Covered;
 use super::Policy;
@@ -24,7 +25,7 @@ pub struct TooLarge {
 impl TooLarge {
     /// The errors in one line, each with its hint.
     pub fn reason(&self) -> String {
-        super::words(&self.errors).unwrap_or_default()
+        joined_with_hints(&self.errors)
     }
 }
 

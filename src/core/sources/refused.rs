@@ -6,6 +6,7 @@ use std::fmt;
 
 use crate::core::model::FieldError;
 use crate::core::model::joined;
+use crate::core::model::joined_with_hints;
 use crate::core::set_aside::HeldBack;
 
 /// Why the API's version of a DaemonSet is refused.
@@ -31,9 +32,7 @@ impl RefusedVersion {
     /// In one line, with what to do about it.
     pub fn with_hints(&self) -> String {
         match self {
-            Self::Invalid(errors) | Self::TooLarge(errors) => {
-                errors.iter().map(FieldError::with_hint).collect::<Vec<_>>().join("; ")
-            }
+            Self::Invalid(errors) | Self::TooLarge(errors) => joined_with_hints(errors),
             Self::HeldBack(_) => self.to_string(),
         }
     }

@@ -1,6 +1,6 @@
 //! Daemons of which the API server does not show how they are, although it answers.
 //!
-//! Owns why that is: without a mirror pod that takes the kubelet's reports nobody in the cluster sees them. Must not judge
+//! Owns why that is: without a mirror pod that takes the kubelet's reports the cluster does not see them. Must not judge
 //! how they are: [`crate::node::agent::evidence`] does.
 
 use std::fmt;

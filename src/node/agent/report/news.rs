@@ -7,6 +7,7 @@ use crate::core::annotations;
 use crate::core::model::FieldError;
 use crate::core::model::ObjectKey;
 use crate::core::model::Source;
+use crate::core::model::joined_with_hints;
 use crate::core::plan::Action;
 use crate::core::plan::DaemonPlan;
 use crate::core::plan::Summary;
@@ -299,7 +300,7 @@ impl NewsReporter<'_> {
         if self.reported.unknown_fields.get(&plan.key) == Some(&now) {
             return;
         }
-        let note = now.1.iter().map(FieldError::with_hint).collect::<Vec<_>>().join("; ");
+        let note = joined_with_hints(&now.1);
         tracing::warn!(target: STATE, daemonset = plan.key.to_string(), "{note}");
         self.event(plan, EventKind::Warning, ("NotUnderstood", "Read"), &note, On::DaemonSet(&note));
         self.reported.unknown_fields.insert(plan.key.clone(), now);
