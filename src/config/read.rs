@@ -71,7 +71,7 @@ pub(super) fn system_files(root: &Path) -> Result<Vec<SourceFile>, ConfigError> 
                 files.push((main, text));
                 break;
             }
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) if is_absent(&main, &error) => {}
             Err(error) => return Err(unreadable(&main, &error)),
         }
     }
@@ -102,7 +102,7 @@ fn drop_in_paths(folders: &[PathBuf]) -> (Vec<PathBuf>, Option<ConfigError>) {
     for folder in folders {
         let listed = fs::read_dir(folder).and_then(Iterator::collect::<io::Result<Vec<_>>>);
         match &listed {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => failed = Some(unreadable(folder, error)),
+            Err(error) if !is_absent(folder, error) => failed = Some(unreadable(folder, error)),
             _ => {}
         }
         for path in listed.into_iter().flatten().map(|entry| entry.path()) {
@@ -116,9 +116,21 @@ fn drop_in_paths(folders: &[PathBuf]) -> (Vec<PathBuf>, Option<ConfigError>) {
     (by_name.into_values().collect(), failed)
 }
 
+/// Whether `path`, which could not be opened for `error`, is not there. Behind a link that leads nowhere it may be there later.
+fn is_absent(path: &Path, error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::NotFound && dangling_link(path).is_none()
+}
+
+/// The link on the way to `path` that leads nowhere.
+fn dangling_link(path: &Path) -> Option<&Path> {
+    path.ancestors().find(|place| place.symlink_metadata().is_ok()).filter(|place| !place.exists())
+}
+
 fn unreadable(path: &Path, error: &io::Error) -> ConfigError {
     let message = format!("{}: cannot be read: {}", path.display(), reason(error));
     let hint = match error.kind() {
+        io::ErrorKind::NotFound => dangling_link(path)
+            .map(|link| format!("{} is a link that leads nowhere: correct it, or remove it", link.display())),
         io::ErrorKind::InvalidData => Some(format!("make {} a file of UTF-8 text, or a link to one", path.display())),
         io::ErrorKind::PermissionDenied => Some("run this as root".to_owned()),
         _ => None,

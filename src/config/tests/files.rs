@@ -29,6 +29,24 @@ fn a_file_that_was_named_must_be_readable() {
 }
 
 #[test]
+fn what_is_behind_a_link_that_leads_nowhere_is_not_absent() {
+    for link in ["etc/daemonlet", "etc/daemonlet/daemonlet.toml", "etc/daemonlet/daemonlet.d"] {
+        let root = TempDir::new().unwrap();
+        let place = root.path().join(link);
+        fs::create_dir_all(place.parent().unwrap()).unwrap();
+        symlink(root.path().join("late"), &place).unwrap();
+        let error = load_from(None, root.path(), &FakeHost::default()).unwrap_err();
+        let [problem] = &error.problems[..] else { panic!("{link}: {error}") };
+        let hint = format!("{} is a link that leads nowhere: correct it, or remove it", place.display());
+        assert_eq!(problem.hint.as_deref(), Some(hint.as_str()), "{link}");
+        // A folder that is there, and lacks the file, says nothing.
+        fs::remove_file(&place).unwrap();
+        symlink(root.path(), &place).unwrap();
+        assert!(link.ends_with(".toml") || load_from(None, root.path(), &FakeHost::default()).is_ok(), "{link}");
+    }
+}
+
+#[test]
 fn drop_ins_follow_systemds_order() {
     let root = TempDir::new().unwrap();
     let root = root.path();
