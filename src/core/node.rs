@@ -20,6 +20,8 @@ const UNINITIALIZED: &str = "node.cloudprovider.kubernetes.io/uninitialized";
 const TOPOLOGY: [&str; 2] = ["topology.kubernetes.io/zone", "topology.kubernetes.io/region"];
 /// How long after a Node was registered anew it may lack labels that it had.
 pub const LABELS_WITHIN: Span = Span::from_secs(300);
+/// How long it may lack them at least once the API server shows it again: while that was away, no component could add one.
+pub const LABELS_AGAIN: Span = Span::from_secs(60);
 
 /// The view of the Node object `node`; it is registered if it has a UID.
 ///
@@ -59,6 +61,11 @@ pub fn awaits_labels_since(before: Option<Timestamp>, is_new: bool, now: Timesta
     let since = before.filter(|since| *since <= now).unwrap_or(now);
     let awaits = is_new || before.is_some() && now < since + LABELS_WITHIN;
     awaits.then_some(if is_new { now } else { since })
+}
+
+/// Since when a Node may lack labels that the API server shows again at `now`, after it did not.
+pub fn awaits_labels_again(since: Option<Timestamp>, now: Timestamp) -> Option<Timestamp> {
+    since.map(|since| since.max(now - (LABELS_WITHIN - LABELS_AGAIN)))
 }
 
 /// When a Node that may lack labels since `since` is to be looked at again.
@@ -213,6 +220,11 @@ mod tests {
         assert_eq!(awaits_labels_since(since, false, now), since);
         assert_eq!((awaits_labels_since(since, false, due), labels_due(since, due)), (None, None));
         assert_eq!(awaits_labels_since(None, false, now), None);
+        let silent_until = due + LABELS_WITHIN;
+        let again = awaits_labels_again(since, silent_until);
+        assert_eq!(awaits_labels_since(again, false, silent_until), again);
+        assert_eq!(labels_due(again, silent_until), Some(silent_until + LABELS_AGAIN));
+        assert_eq!((awaits_labels_again(since, now), awaits_labels_again(None, now)), (since, None));
         assert_eq!(
             (awaits_labels_since(None, true, now), awaits_labels_since(since, true, now)),
             (Some(now), Some(now))

@@ -238,7 +238,7 @@ pub fn plan_daemon(
 ) -> DaemonPlan {
     let mut planner = Planner::new(record, context, facts);
     if let Some(why) = facts.unreadable_manifests() {
-        planner.open_overdue();
+        planner.take_turn_unread();
         planner.keep(State::Unknown, &format!("its manifest cannot be read: {why}"));
         return planner.done();
     }

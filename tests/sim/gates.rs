@@ -44,9 +44,10 @@ impl ClosedGates {
         })
     }
 
-    /// A process of the agent has ended. Gives a gate that its unit has left closed.
+    /// A process of the agent has ended. Gives a gate that its unit has left closed. What the next one cannot open, because
+    /// the disk takes nothing, waits on.
     pub(crate) fn process_ended(&mut self, node: &Node) -> Option<&String> {
-        if node.has_kubelet_started() {
+        if node.has_kubelet_started() && !node.takes_no_data() {
             self.0.values_mut().for_each(|left| *left = AT_START.min(*left));
         }
         let opens = node.has_unit && node.is_clear() && !node.forgets_gates;

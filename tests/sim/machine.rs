@@ -201,7 +201,7 @@ impl Node {
     fn forget(&mut self) {
         self.forget_data();
         self.forget_clock();
-        self.restored_in = Some(self.booted);
+        self.restored_at = Some(self.steady);
         self.has_lost_state = true;
         self.forget_overrides();
         self.daemons.iter_mut().filter(|daemon| daemon.file.is_none()).for_each(|daemon| daemon.highest = 0);

@@ -11,7 +11,6 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::Mutex;
 
-use base64::Engine;
 use daemonlet::simulation::Disk;
 use daemonlet::simulation::DiskHandle;
 use daemonlet::simulation::Simulated;
@@ -41,7 +40,9 @@ mod state;
 
 pub(crate) use daemon::Daemon;
 pub(crate) use daemon::Label;
+pub(crate) use disk::base64;
 pub(crate) use disk::foreign;
+pub(crate) use disk::from_base64;
 pub(crate) use disk::volume_path;
 pub(crate) use end::Effects;
 pub(crate) use end::End;
@@ -84,6 +85,8 @@ pub(crate) struct Node {
     pub(crate) wall: Rc<Cell<i64>>,
     pub(crate) clock: Rc<Cell<i64>>,
     pub(crate) booted: i64,
+    /// What the manifest folder did not take when it booted: without removals the kubelet starts what lacks its data.
+    pub(crate) manifests_at_boot: Option<Fault>,
     /// How long the machine has been suspended in this boot, which no steady clock shows, and in all.
     pub(crate) suspended: Rc<Cell<i64>>,
     suspended_in_all: i64,
@@ -97,8 +100,8 @@ pub(crate) struct Node {
     pub(crate) is_mounted: bool,
     pub(crate) faults: Vec<Fault>,
     pub(crate) is_state_open: bool,
-    /// The boot in which the state folder became an older one.
-    pub(crate) restored_in: Option<i64>,
+    /// When the state folder became an older one.
+    pub(crate) restored_at: Option<i64>,
     /// Whether the folders below `/etc` are gone.
     pub(crate) is_wiped: bool,
     /// Whether the disk below `/var` is another one when the machine boots, or boots for the first time with it.
@@ -176,6 +179,7 @@ impl Node {
             wall: Rc::new(Cell::new(BEGIN)),
             clock: Rc::new(Cell::new(BEGIN)),
             booted: 0,
+            manifests_at_boot: None,
             suspended: Rc::default(),
             suspended_in_all: 0,
             heals: Vec::new(),
@@ -187,7 +191,7 @@ impl Node {
             is_mounted: true,
             faults: Vec::new(),
             is_state_open: false,
-            restored_in: None,
+            restored_at: None,
             is_wiped: false,
             has_new_disk: false,
             has_new_root: false,
@@ -333,9 +337,9 @@ impl Node {
             && self.latest < self.booted + self.wall.get()
             && !self.forgets()
             && !self.has_older_state()
-            // Then nothing is planned, and no gate closed.
-            && !self.faults.contains(&Fault::ManifestsUnreadable)
-            // Nor can one be closed.
+            // What was to be made anew at the boot, as under another name, keeps the open gate that it had.
+            && self.manifests_at_boot != Some(Fault::ManifestsBroken)
+            // Then no gate can be closed.
             && !self.takes_no_data()
     }
 
@@ -360,7 +364,7 @@ impl Node {
 
     /// Whether the state folder may know less than the kubelet of this boot.
     pub(crate) fn has_older_state(&self) -> bool {
-        self.restored_in == Some(self.booted)
+        self.restored_at.is_some_and(|at| at >= self.booted)
     }
 
     pub(crate) fn is_late(&self, daemon: usize) -> bool {
@@ -387,12 +391,4 @@ impl Node {
     pub(crate) fn full_name(&self, daemon: usize) -> String {
         format!("{SPACE}/{}", self.daemons[daemon].name)
     }
-}
-
-pub(crate) fn base64(data: impl AsRef<[u8]>) -> String {
-    base64::engine::general_purpose::STANDARD.encode(data)
-}
-
-pub(crate) fn from_base64(text: &[u8]) -> Option<Vec<u8>> {
-    base64::engine::general_purpose::STANDARD.decode(text).ok()
 }

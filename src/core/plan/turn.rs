@@ -91,8 +91,18 @@ impl Planner<'_> {
         }
     }
 
-    /// Opens a gate whose time is over, although nothing else is decided: that needs no manifest.
-    pub(super) fn open_overdue(&mut self) {
+    /// Moves the gates although the manifests cannot be read, and nothing else is decided: that needs none. At a boot the
+    /// kubelet may be able to read them a moment later.
+    pub(super) fn take_turn_unread(&mut self) {
+        let is_known = self.plan.record.this_boot.as_ref().is_some_and(|this| this.boot == self.context.boot);
+        match is_known {
+            true => self.open_overdue(),
+            false => self.take_turn(),
+        }
+    }
+
+    /// Opens a gate whose time is over.
+    fn open_overdue(&mut self) {
         if !self.gate.is_closed() || self.context.turn.awaited.is_empty() {
             return;
         }

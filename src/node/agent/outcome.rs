@@ -29,6 +29,9 @@ pub(super) struct EffectOutcome {
     pub(super) records: BTreeMap<ObjectKey, RecordFate>,
     /// Digests of the volume data that was written, by pod UID.
     pub(super) written: BTreeMap<String, String>,
+    /// Pods whose volume data could not be written whole: what they have is not known, and is tried again.
+    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
+    pub(super) unwritten: BTreeSet<String>,
     /// Pods whose data or manifest was written in place.
     #[serde(skip_serializing_if = "BTreeSet::is_empty")]
     pub(super) refreshed: BTreeSet<String>,

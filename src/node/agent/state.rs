@@ -120,6 +120,9 @@ pub(super) struct AgentState {
     #[serde(default)]
     pub(super) has_no_inputs: bool,
     clock: Clock,
+    /// Whether the API server showed the Node in the last pass.
+    #[serde(default)]
+    node_was_shown: bool,
 }
 
 /// How the floor is known.
@@ -181,6 +184,7 @@ impl AgentState {
             may_run_unrecorded: purpose == Purpose::Work,
             has_no_inputs: false,
             clock: Clock::default(),
+            node_was_shown: false,
         }
     }
 
@@ -295,7 +299,7 @@ impl AgentState {
         state.unsaved.extend(state.records.values_mut().filter_map(left));
         state.failed = outcome.failures.iter().map(|(key, why)| (key.clone(), why.message.clone())).collect();
         state.written.extend(outcome.written.clone());
-        for uid in &outcome.finished {
+        for uid in outcome.finished.union(&outcome.unwritten) {
             state.written.remove(uid);
         }
         for (uid, (written, meant)) in &outcome.touched {

@@ -54,8 +54,8 @@ impl Laws {
         }
         let text = (&*node.disk as &dyn Disk).text(path).unwrap_or_default();
         if let Some(manifest) = crate::kubelet::parse(&file, &text).filter(|m| !m.daemon.is_empty()) {
-            if !by_world && self.removed.contains_key(&manifest.uid) {
-                if node.has_older_state() {
+            if let Some(removed) = self.removed.get(&manifest.uid).copied().filter(|_| !by_world) {
+                if node.restored_at.is_some_and(|at| at >= removed) {
                     // An older state folder does not know that it went, and from here on it is there again.
                     self.removed.remove(&manifest.uid);
                     self.removed_by_agent.remove(&manifest.uid);
@@ -186,7 +186,9 @@ impl Laws {
         let of = node.daemons.iter().find(|daemon| manifest.daemon.ends_with(&format!("/{}", daemon.name)));
         let is_removed =
             of.and_then(|d| d.data_removed).is_some_and(|at| node.steady - at < 90_000 || !node.is_clear());
-        if let Some(volume) = missing.filter(|_| !is_removed) {
+        if let Some(volume) =
+            missing.filter(|_| !is_removed && node.manifests_at_boot != Some(Fault::ManifestsReadOnly))
+        {
             let what = format!("volume {volume} of {} ({})", manifest.name, manifest.daemon);
             self.violate(node.steady, "data is complete before the manifest that names it", what);
         }

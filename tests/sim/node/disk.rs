@@ -4,6 +4,7 @@ use std::path::Path;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use base64::Engine;
 use daemonlet::simulation::Disk;
 use daemonlet::simulation::DiskHandle;
 use daemonlet::simulation::Doing;
@@ -98,4 +99,12 @@ pub(super) fn link(disk: &Arc<Simulated>, path: &Path, target: &str) {
     if let Ok(folder) = disk.open_folder(&DiskHandle::Start, path.parent().unwrap_or(path), Links::Follow) {
         disk.sync(&folder).unwrap_or_default();
     }
+}
+
+pub(crate) fn base64(data: impl AsRef<[u8]>) -> String {
+    base64::engine::general_purpose::STANDARD.encode(data)
+}
+
+pub(crate) fn from_base64(text: &[u8]) -> Option<Vec<u8>> {
+    base64::engine::general_purpose::STANDARD.decode(text).ok()
 }

@@ -126,7 +126,7 @@ impl Node {
                     self.daemons.iter_mut().filter(|daemon| daemon.in_api()).for_each(|daemon| daemon.allowed += 1);
                 }
                 // Which UIDs were used since, and what a file defined that says nothing now, is not known either.
-                self.restored_in = Some(self.booted);
+                self.restored_at = Some(self.steady);
                 self.has_lost_state = true;
                 let fileless = self.daemons.iter_mut().filter(|daemon| daemon.file.is_none());
                 fileless.for_each(|daemon| (daemon.highest, daemon.data_may_go_back) = (0, true));

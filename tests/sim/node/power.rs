@@ -7,6 +7,7 @@ use daemonlet::simulation::DiskHandle;
 use daemonlet::simulation::PowerLossKeeps;
 
 use crate::api::Reach;
+use crate::moves::Fault;
 
 use super::Node;
 use super::heal::Heal;
@@ -53,6 +54,8 @@ impl Node {
         self.effects.lock().unwrap().left = None;
         self.set_time(self.steady + 20_000);
         self.booted = self.steady;
+        let of_manifests = [Fault::ManifestsReadOnly, Fault::ManifestsBroken];
+        self.manifests_at_boot = of_manifests.into_iter().find(|fault| self.faults.contains(fault));
         self.boots_behind = self.latest >= self.booted + self.wall.get();
         self.suspended.set(0);
         self.forgets_gates = false;

@@ -48,6 +48,10 @@ impl Node {
         let name = format!("{SPACE}/{}", self.daemons[daemon].name);
         let Some(manifest) = self.kubelet.read(&self.disk).into_values().find(|m| m.daemon == name) else { return };
         let file = volume_path(&manifest.uid, "c").join("k");
+        // What changes twice within a tick of the disk's clock shows in no time. Nobody is that quick after a boot.
+        if self.steady == self.booted {
+            return;
+        }
         self.daemons[daemon].data_removed = Some(self.steady);
         self.as_world(|disk| disk.unlink(&DiskHandle::Start, &file)).unwrap_or_default();
     }
@@ -91,9 +95,9 @@ impl Node {
         }
     }
 
-    /// Whether no agent runs, and the next one has to do without its inputs.
+    /// Whether no agent runs, or one that cannot save its inputs, and the next one has to do without them.
     pub(super) fn lacks_inputs(&self) -> bool {
-        self.inputs_damaged_at.is_some_and(|at| self.steady - at <= BACK)
+        self.inputs_damaged_at.is_some_and(|at| self.steady - at <= BACK || self.is_state_open)
     }
 
     /// Of what runs without its file, because the agent could not write down its end or had no time to, no record

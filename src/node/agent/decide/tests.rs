@@ -246,6 +246,18 @@ fn a_daemon_whose_effects_failed_keeps_the_record_that_it_had() {
 }
 
 #[test]
+fn data_that_could_not_be_written_whole_is_not_known_to_be_there() {
+    let config = config();
+    let (observation, mut state) = (observation(None), state(&config));
+    let uids = ["uid-1", "uid-2"].map(str::to_owned);
+    state.written.extend(uids.iter().map(|uid| (uid.clone(), "digest".to_owned())));
+    let decision = decided(&observation, &state, &config);
+    let outcome = EffectOutcome { unwritten: uids[..1].iter().cloned().collect(), ..EffectOutcome::default() };
+    let state = AgentState::commit(decision.state, &decision.plan, &outcome, observation.now);
+    assert_eq!(state.written.keys().collect::<Vec<_>>(), ["uid-2"]);
+}
+
+#[test]
 fn the_order_in_which_concerns_are_asked_changes_nothing() {
     let config = config();
     let mut ending = state(&config);

@@ -221,8 +221,10 @@ impl Executor {
     ) -> Result<bool, EffectFailure> {
         let uid = &rendering.identity.uid;
         let volumes = rendering.volumes_without(kept);
-        let written = self.volumes.write(uid, volumes.iter().map(|volume| &**volume));
-        let written = written.map_err(|e| failure::of(&e, e.hint()))?;
+        let written = self.volumes.write(uid, volumes.iter().map(|volume| &**volume)).map_err(|e| {
+            outcome.unwritten.insert(uid.clone());
+            failure::of(&e, e.hint())
+        })?;
         outcome.written.insert(uid.clone(), rendering.data.without(kept));
         Ok(!written.is_empty())
     }

@@ -136,7 +136,7 @@ pub(super) fn may_have_run(files: &Shared, kubelet_root: &Path) -> bool {
 
 /// The volumes that the kubelet would start pods with, and that have no data: nothing was ever made of the pods on this disk,
 /// or the volumes were emptied, as at a shutdown where secrets are sealed. A kubelet that runs may have made it elsewhere;
-/// so may one of this boot, where a record knows more.
+/// so may one of this boot, where a record knows more, unless it is not known in which boot that was written.
 pub(super) fn empty_volumes(
     files: &Shared,
     kubelet_root: &Path,
@@ -147,7 +147,7 @@ pub(super) fn empty_volumes(
     let is_first = state.concerns.manifests_lost_at_boot.asks();
     let is_known = |uid: &str| state.records.values().any(|record| record.instance(uid).is_some());
     let needs_data = scan.ours.values().filter(|m| !m.data_volumes.is_empty() && !m.uid.is_empty());
-    let asked: Vec<_> = needs_data.filter(|m| is_first || !is_known(&m.uid)).collect();
+    let asked: Vec<_> = needs_data.filter(|m| is_first || state.inputs.incomplete || !is_known(&m.uid)).collect();
     let is_away = |uid: &String| {
         let looked = files.look_at_link(&kubelet_root.join("pods").join(uid));
         looked.is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound)

@@ -25,9 +25,6 @@ use super::ObservedState;
 const RUNTIME_AGAIN: Span = Span::from_secs(1);
 /// How long a process that has started holds back changes for a file that it has not read yet because the file does not rest.
 pub(in crate::node::agent) const READ_WITHIN: Span = Span::from_secs(10);
-
-/// When a Node that has yet to be initialized is looked at again.
-const LABELS_AGAIN: Span = Span::from_secs(60);
 /// How long an agent that starts beside a kubelet waits for the API server before what only bridges starts.
 const API_WITHIN: Span = Span::from_secs(5);
 
@@ -55,7 +52,7 @@ impl ObservedState<'_> {
         let (now, since) = (self.observation.now, self.state.inputs.node_since);
         // Without an API server the Node gets no labels.
         let has_all = self.observation.api.is_none() || node::has_its_labels(&self.state.node, since);
-        (!has_all).then(|| node::labels_due(since, now).unwrap_or(now + LABELS_AGAIN))
+        (!has_all).then(|| node::labels_due(since, now).unwrap_or(now + node::LABELS_AGAIN))
     }
 
     /// When the runtime is to be asked again while something waits for its answer.

@@ -53,9 +53,15 @@ impl AgentState {
     }
 
     pub(super) fn follow_node(&mut self, observation: &Observation, config: &Config) {
-        if let Some(entry) = observation.snapshot().and_then(|api| api.node.as_ref()) {
+        let entry = observation.snapshot().and_then(|api| api.node.as_ref());
+        let is_shown = entry.is_some() && observation.is_linked();
+        if is_shown && !self.node_was_shown {
+            self.inputs.node_since = node::awaits_labels_again(self.inputs.node_since, observation.now);
+        }
+        self.node_was_shown = is_shown;
+        if let Some(entry) = entry {
             let node = remembered_inputs::node_view(&entry.value);
-            self.inputs.follow_node(node, observation.now, observation.is_linked());
+            self.inputs.follow_node(node, observation.now, is_shown);
         }
         // A checkpoint of a node with another name does not describe this one.
         let known = self.inputs.node.clone().filter(|node| node.name == config.node_name);

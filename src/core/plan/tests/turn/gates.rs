@@ -40,6 +40,19 @@ fn at_a_boot_what_has_a_gate_waits_behind_it_and_keeps_its_manifest() {
 }
 
 #[test]
+fn at_a_boot_a_gate_closes_although_the_manifests_cannot_be_read_yet() {
+    let (mut bench, desired) = booted();
+    bench.world.unreadable_manifests = Some("EIO".to_owned());
+    assert_eq!(bench.pass(&desired), ["close uid-v1-0"]);
+    bench.world.moment = Some(PassPhase::Later);
+    bench.world.unreadable_manifests = None;
+    assert_eq!(bench.pass(&desired), Vec::<String>::new());
+    assert_eq!(bench.plan(&desired).summary.state, State::Waiting);
+    bench.awaited.clear();
+    assert_eq!(bench.pass(&desired), ["open uid-v1-0"]);
+}
+
+#[test]
 fn a_gate_opens_in_time_although_the_manifests_cannot_be_read() {
     let (mut bench, desired) = booted();
     assert_eq!(bench.pass(&desired), ["close uid-v1-0"]);
