@@ -33,7 +33,7 @@ pub enum GetResult {
 pub(super) async fn get_daemon_set(client: &kube::Client, key: &ObjectKey) -> GetResult {
     let resource = object::api_resource("apps", "DaemonSet", "daemonsets");
     let api: Api<RawObject> = Api::namespaced_with(client.clone(), &key.namespace, &resource);
-    match api.get(&key.name).await {
+    match api.get(&key.name).await.and_then(|found| found.asked_for(&key.name)) {
         Ok(found) => match object::keep_daemon_set(found.value) {
             Some(value) => GetResult::Object(value),
             None => GetResult::Error(ApiFailure::new(FailureKind::Protocol, "the answer is not an object")),
@@ -46,7 +46,7 @@ pub(super) async fn get_daemon_set(client: &kube::Client, key: &ObjectKey) -> Ge
 /// Reads one cluster-scoped object, given its kind and resource.
 pub(super) async fn get_unnamespaced(client: &kube::Client, kind: (&str, &str), name: &str) -> GetResult {
     let api: Api<RawObject> = Api::all_with(client.clone(), &object::api_resource("", kind.0, kind.1));
-    match api.get(name).await {
+    match api.get(name).await.and_then(|found| found.asked_for(name)) {
         Ok(found) => GetResult::Object(found.value),
         Err(kube::Error::Api(status)) if is_absence(&status, kind.1, name) => GetResult::NotFound,
         Err(error) => GetResult::Error(ApiFailure::from_kube(&error)),
@@ -96,7 +96,7 @@ pub(super) async fn delete_pod(
 pub(super) async fn get_pod(client: &kube::Client, key: &ObjectKey) -> GetResult {
     let resource = object::api_resource("", "Pod", "pods");
     let api: Api<RawObject> = Api::namespaced_with(client.clone(), &key.namespace, &resource);
-    match api.get(&key.name).await {
+    match api.get(&key.name).await.and_then(|found| found.asked_for(&key.name)) {
         Ok(found) => GetResult::Object(found.value),
         Err(kube::Error::Api(status)) if is_absence(&status, "pods", &key.name) => GetResult::NotFound,
         Err(error) => GetResult::Error(ApiFailure::from_kube(&error)),

@@ -87,6 +87,7 @@ impl Connector {
             complaint: None,
             backoff: Backoff::connection(),
             retry_at: None,
+            connected_at: None,
         };
         let inner = Inner {
             kubeconfig,

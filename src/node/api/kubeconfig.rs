@@ -331,6 +331,12 @@ impl KubeconfigReader<'_> {
         })
     }
 
+    /// The token in a file. One that is empty is being written: what was read before stays in force.
+    fn written_token(&self, bytes: &[u8]) -> Result<String, KubeconfigError> {
+        let token = String::from_utf8_lossy(bytes).trim().to_owned();
+        if token.is_empty() { Err(self.field("tokenFile", "the file is empty")) } else { Ok(token) }
+    }
+
     fn headers(&mut self, user: &AuthInfo) -> Result<HeaderMap, KubeconfigError> {
         let mut headers = HeaderMap::new();
         let token_file = user.token_file.as_deref().filter(|file| !file.is_empty());
@@ -338,7 +344,7 @@ impl KubeconfigReader<'_> {
         let token = match (token_file, inline.filter(|token| !token.is_empty())) {
             // client-go: the file takes precedence over the inline token, which is only the initial value.
             (Some(file), inline) => match (self.file("tokenFile", Path::new(file)), inline) {
-                (Ok(bytes), _) => Some(String::from_utf8_lossy(&bytes).trim().to_string()),
+                (Ok(bytes), _) => Some(self.written_token(&bytes)?),
                 (Err(_), Some(token)) => Some(token),
                 (Err(error), None) => return Err(error),
             },

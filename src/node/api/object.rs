@@ -52,6 +52,17 @@ impl RawObject {
         Self { meta: Box::new(meta), value }
     }
 
+    /// The object, if it is the one that was asked for by `name`.
+    ///
+    /// # Errors
+    /// It is something else: a proxy that answers in the API server's place, a `Status`. That says nothing of the object.
+    pub(super) fn asked_for(self, name: &str) -> Result<Self, kube::Error> {
+        match self.meta.name.as_deref() == Some(name) {
+            true => Ok(self),
+            false => Err(kube::Error::SerdeError(serde::de::Error::custom(format!("the answer is not {name:?}")))),
+        }
+    }
+
     /// `metadata.resourceVersion`; empty without one.
     pub(super) fn resource_version(&self) -> &str {
         self.meta.resource_version.as_deref().unwrap_or_default()

@@ -35,6 +35,8 @@ const EVERY: Span = Span::from_millis(1_500);
 const FOR: Span = Span::from_secs(1);
 /// How long the return of the API server counts as just now.
 const BACK: Span = Span::from_secs(15);
+/// A return sooner than this after another is none: a server that ends each connection restarts no sandbox again and again.
+const RETURNS_APART: Span = Span::from_secs(30);
 
 /// What is to be tried again, and what has been.
 #[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
@@ -86,7 +88,8 @@ impl KubeletResync {
                 self.link_was_down = true;
                 log.warn(format!("the API server is unreachable: {failure}; what runs here goes on running"));
             }
-            Link::Up if std::mem::take(&mut self.link_was_down) => {
+            Link::Up if self.link_was_down && self.api_back.is_none_or(|back| now - back >= RETURNS_APART) => {
+                self.link_was_down = false;
                 log.info("the API server answers again");
                 self.api_back = Some(observation.now);
                 self.restarted.clear();
@@ -277,6 +280,9 @@ mod tests {
     use crate::core::time::at;
     use crate::node::agent::decide::tests::key;
     use crate::node::agent::runtime_pods::RuntimePod;
+    use crate::node::api::ApiFailure;
+    use crate::node::api::FailureKind;
+    use crate::node::api::Snapshot;
 
     use super::*;
 
@@ -306,6 +312,25 @@ mod tests {
         let runtime = Knowledge::Current(Arc::new(Vec::new()));
         resync.observe(&Observation::of(None, runtime, 1_000), &mut Log::default());
         assert!(resync.due() <= Some(at(1_000) + FOR), "{:?}", resync.due());
+    }
+
+    #[test]
+    fn a_server_that_ends_each_connection_comes_back_once_in_a_while() {
+        let mut resync = KubeletResync::default();
+        let mut returns = |now: i64, is_up: bool| {
+            let mut seen = Observation::of(Some(Snapshot::default()), Knowledge::NeverHeard, now);
+            if let (Some(api), false) = (&mut seen.api, is_up) {
+                let failure = ApiFailure::new(FailureKind::Unreachable, "closed");
+                api.link = Link::Down { failure, since: at(now) };
+            }
+            let mut log = Log::default();
+            resync.observe(&seen, &mut log);
+            (log.0.len(), resync.api_back == Some(at(now)))
+        };
+        assert_eq!((returns(0, false), returns(1_000, true)), ((1, false), (1, true)));
+        assert_eq!((returns(2_000, false), returns(3_000, true)), ((1, false), (0, false)));
+        assert_eq!((returns(4_000, false), returns(30_000, true)), ((0, false), (0, false)));
+        assert_eq!(returns(31_000, true), (1, true), "it stays");
     }
 
     #[test]

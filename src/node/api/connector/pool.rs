@@ -31,6 +31,9 @@ use crate::node::api::kubeconfig::ApiCredentials;
 
 /// Streams on each connection that watches leave free for other requests.
 const RESERVED: usize = 8;
+/// The last connection has failed if it ended sooner than this: a server, or a proxy before it, that ends each at once is
+/// not asked again at once.
+const STEADY: Duration = Duration::from_secs(5);
 /// How often, at most, the kubeconfig's files are checked for changes.
 const CHECK_FILES: Duration = Duration::from_secs(5);
 
@@ -58,6 +61,8 @@ pub(super) struct PoolState {
     pub(super) complaint: Option<String>,
     pub(super) backoff: Backoff,
     pub(super) retry_at: Option<Instant>,
+    /// When the newest connection was made, unless we have ended it.
+    pub(super) connected_at: Option<Instant>,
 }
 
 /// The type of a request, as far as connections care.
@@ -97,7 +102,11 @@ impl Inner {
     pub(super) fn ended(&self, id: u64, cause: Option<ApiFailure>) {
         let last = self.with(|state| {
             state.connections.retain(|connection| connection.id != id);
-            state.first_usable().is_none()
+            let last = state.first_usable().is_none();
+            if last {
+                state.has_lost_all();
+            }
+            last
         });
         if let Some(failure) = cause.filter(|_| last) {
             self.down(failure);
@@ -199,7 +208,7 @@ impl Inner {
                 self.with(|state| {
                     state.dialled_with = Some(credentials.clone());
                     state.connections.push(connection);
-                    state.backoff.reset();
+                    state.connected_at = Some(Instant::now());
                     state.retry_at = None;
                 });
                 self.link.send_if_modified(|link| std::mem::replace(link, Link::Up) != Link::Up);
@@ -218,10 +227,11 @@ impl Inner {
 
     fn recent_failure(&self) -> Option<ApiFailure> {
         let waiting = self.with(|state| state.retry_at.is_some_and(|at| Instant::now() < at));
-        match (&*self.link.borrow(), waiting) {
-            (Link::Down { failure, .. }, true) => Some(failure.clone()),
-            _ => None,
-        }
+        let ended = || ApiFailure::new(FailureKind::Unreachable, "the API server ended the connection at once");
+        waiting.then(|| match &*self.link.borrow() {
+            Link::Down { failure, .. } => failure.clone(),
+            Link::Up | Link::Connecting => ended(),
+        })
     }
 
     fn lease(
@@ -245,9 +255,18 @@ impl PoolState {
         self.connections.iter().find(|connection| connection.is_usable())
     }
 
+    /// No connection is left. One that lasted is replaced at once.
+    fn has_lost_all(&mut self) {
+        let now = Instant::now();
+        match self.connected_at.take() {
+            Some(at) if now < at + STEADY => self.retry_at = Some(now + self.backoff.next()),
+            _ => self.backoff.reset(),
+        }
+    }
+
     /// The next connection is made with what the files of the credentials are then.
     pub(super) fn retire_all(&mut self) {
-        self.checked = None;
+        (self.checked, self.connected_at) = (None, None);
         for connection in &self.connections {
             connection.retired.store(true, Ordering::Relaxed);
         }
@@ -260,5 +279,33 @@ impl Connection {
         let limit = self.limit();
         let limit = if class == Class::Watch { limit.saturating_sub(RESERVED).max(1) } else { limit };
         self.is_usable() && self.streams.load(Ordering::Relaxed) < limit
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::node::api::connector::Connector;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_server_that_ends_each_connection_at_once_is_not_asked_again_at_once() {
+        let connector = Connector::new(PathBuf::new());
+        let inner = &connector.inner;
+        let connected = || inner.with(|state| state.connected_at = Some(Instant::now()));
+        connected();
+        inner.ended(1, None);
+        let failure = inner.recent_failure().expect("it waits");
+        assert_eq!(failure.message, "the API server ended the connection at once");
+        tokio::time::advance(Duration::from_secs(2)).await;
+        assert!(inner.recent_failure().is_none(), "it is asked again soon");
+        connected();
+        tokio::time::advance(STEADY).await;
+        inner.ended(2, None);
+        assert!(inner.recent_failure().is_none(), "one that lasted is replaced at once");
+        connected();
+        inner.with(PoolState::retire_all);
+        inner.ended(3, None);
+        assert!(inner.recent_failure().is_none(), "we have ended it");
     }
 }

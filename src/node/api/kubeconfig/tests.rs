@@ -91,6 +91,9 @@ fn a_rotated_token_file_is_noticed_and_needs_no_new_connection() {
     assert_eq!(after.headers[AUTHORIZATION], "Bearer next");
     assert!(!after.is_stale());
     assert_eq!(before.fingerprint, after.fingerprint);
+    fs::write(case.folder.path().join("token"), "\n").unwrap();
+    let error = case.load().err().expect("it is being written");
+    assert!(crate::node::api::words(&error).ends_with("tokenFile: the file is empty"), "{error}");
 }
 
 /// Any certificate authority.

@@ -73,6 +73,9 @@ pub(super) async fn issue(
     // serde's type errors quote values, so they are not passed on.
     let answer: TokenReply = serde_json::from_slice(&bytes)
         .map_err(|error| protocol(format!("the answer to a token request cannot be parsed (line {})", error.line())))?;
+    if answer.status.token.is_empty() {
+        return Err(protocol("the answer to a token request has no token".to_owned()));
+    }
     let expires = Timestamp::from_secs(answer.status.expiration_timestamp.as_second());
     let life = Span::from_secs(answer.spec.expiration_seconds.unwrap_or(request.expiration_seconds));
     Ok(IssuedToken {

@@ -188,7 +188,7 @@ impl NamedWatch {
         let name = &self.object.key.name;
         match self.api.get_with(name, params).await {
             Err(kube::Error::Api(status)) if is_absence(&status, &resource(self.object.kind).plural, name) => Ok(None),
-            found => found.map(Some),
+            found => found?.asked_for(name).map(Some),
         }
     }
 
@@ -198,7 +198,8 @@ impl NamedWatch {
         let params = ListParams::default().fields(&self.fields());
         let mut list = self.api.list(&params).await.map_err(Error::InitialListFailed)?;
         let version = list.metadata.resource_version.filter(|version| !version.is_empty());
-        let event = list.items.pop().map_or_else(|| self.gone(), Event::Apply);
+        let found = list.items.pop().map(|object| object.asked_for(&self.object.key.name)).transpose();
+        let event = found.map_err(Error::InitialListFailed)?.map_or_else(|| self.gone(), Event::Apply);
         Ok((event, version.ok_or(Error::NoResourceVersion)?))
     }
 
@@ -241,6 +242,10 @@ impl NamedWatch {
             }
             WatchEvent::Error(status) if status.code == 410 => return self.refused(origin, status, Error::WatchError),
             WatchEvent::Error(status) => return (Some(Err(Error::WatchError(status))), NextStep::Read(origin, lines)),
+        };
+        let object = match object.asked_for(&self.object.key.name) {
+            Ok(object) => object,
+            Err(error) => return (Some(Err(Error::WatchFailed(error))), NextStep::Start),
         };
         let version = object.resource_version().to_owned();
         let origin = match origin {

@@ -209,6 +209,20 @@ async fn what_the_cache_has_counts_only_where_it_is_good_enough() {
 }
 
 #[tokio::test]
+async fn an_answer_that_is_not_the_object_says_nothing_of_it() {
+    for answer in [json!({}), json!({"message": "maintenance"}), status(503), json!({"metadata": {"name": "d"}})] {
+        let (mut stream, _) = stream(vec![(200, vec![answer.to_string()], true), found("3")], None);
+        let [_, failed, _, listed] = words(&mut stream).await;
+        assert!(failed.starts_with("failed") && listed == "listed 3", "{answer}: {failed}, {listed}");
+    }
+    let other = json!({"metadata": {"namespace": "a", "name": "d", "resourceVersion": "5"}});
+    let events = watch(&[event("ADDED", config_map("3")), end("3"), event("DELETED", other)]);
+    let (mut stream, _) = stream(vec![found("3"), events, found("3")], None);
+    let [_, _, _, _, failed, _, again] = words(&mut stream).await;
+    assert!(failed.contains("not \"c\"") && again == "listed 3", "{failed}, {again}");
+}
+
+#[tokio::test]
 async fn a_version_that_expired_is_followed_by_the_state() {
     let expired = event("ERROR", status(410));
     let answers = vec![
