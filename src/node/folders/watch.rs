@@ -15,10 +15,11 @@ use crate::node::fsx::FileKind;
 use crate::node::fsx::Shared;
 use crate::node::fsx::changes::Watched;
 
-/// How often folders that cannot be watched are polled.
+/// How often folders that cannot be watched are polled, and others are looked for: inotify does not report that something
+/// was mounted over one, or a link's new target.
 const POLL: Duration = Duration::from_secs(5);
 
-/// How often watched folders are checked anyway: inotify does not report a link's target or a renamed parent.
+/// How often watched folders are read anyway: inotify does not report a renamed parent.
 const SLOW_POLL: Duration = Duration::from_secs(60);
 
 /// A watch on folders that may not exist yet.
@@ -46,20 +47,26 @@ impl FoldersWatch {
 
     /// Waits until a folder may have changed. Cancel-safe: no change is lost.
     pub async fn changed(&mut self) {
-        let patience = if self.trouble.is_some() { POLL } else { SLOW_POLL };
-        let _ = tokio::time::timeout(patience, self.news.notified()).await;
-        self.arm();
+        for _ in 0..SLOW_POLL.as_secs() / POLL.as_secs() {
+            let is_told = tokio::time::timeout(POLL, self.news.notified()).await.is_ok();
+            if self.arm() | is_told || self.trouble.is_some() {
+                return;
+            }
+        }
     }
 
-    /// Watches each folder and its nearest existing parent, to notice its creation, removal and replacement.
-    fn arm(&mut self) {
+    /// Watches each folder and its nearest existing parent, to notice its creation, removal and replacement. Gives whether
+    /// others are there than before.
+    fn arm(&mut self) -> bool {
         let mut wanted: BTreeMap<FileId, &Path> = BTreeMap::new();
         for folder in &self.folders {
             let found = |path| Some((folder_id(&self.disk, path)?, path));
             wanted.extend(found(folder.as_path()));
             wanted.extend(folder.ancestors().skip(1).find_map(found));
         }
+        let before = self.watched.len();
         self.watched.retain(|place, watched| wanted.contains_key(place) && watched.is_alive());
+        let mut is_another = self.watched.len() != before;
         self.trouble = None;
         for (place, path) in wanted {
             if self.watched.contains_key(&place) {
@@ -69,12 +76,14 @@ impl FoldersWatch {
             match self.disk.watch(path, Box::new(move |_| news.notify_one())) {
                 Ok(watched) => {
                     self.watched.insert(place, watched);
+                    is_another = true;
                     // Something may have changed between reading the folder and watching it.
                     self.news.notify_one();
                 }
                 Err(error) => self.trouble = Some(explain(&error)),
             }
         }
+        is_another
     }
 }
 
@@ -114,5 +123,20 @@ mod tests {
         while tokio::time::timeout(soon, watch.changed()).await.is_ok() {}
         fs::write(folder.join("x"), "").unwrap();
         assert!(tokio::time::timeout(Duration::from_secs(3), watch.changed()).await.is_ok(), "a change is reported");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_folder_whose_place_another_one_took_is_found_soon() {
+        let root = tempfile::tempdir().unwrap();
+        let (link, next) = (root.path().join("link"), root.path().join("next"));
+        for target in ["a", "b"] {
+            fs::create_dir_all(root.path().join(target).join("d")).unwrap();
+        }
+        std::os::unix::fs::symlink("a", &link).unwrap();
+        let mut watch = FoldersWatch::new(Arc::new(Real::default()), &[link.join("d")]);
+        while tokio::time::timeout(POLL / 2, watch.changed()).await.is_ok() {}
+        std::os::unix::fs::symlink("b", &next).unwrap();
+        fs::rename(&next, &link).unwrap();
+        assert!(tokio::time::timeout(2 * POLL, watch.changed()).await.is_ok(), "as when something is mounted over it");
     }
 }
