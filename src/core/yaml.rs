@@ -86,7 +86,7 @@ pub fn read_documents(text: &str) -> Vec<Document> {
 /// As [`read_documents`], no more than `limit` allows. A document that is more is in the list with its error.
 pub fn read_within(text: &str, limit: Limit) -> Vec<Document> {
     if text.len() > MAX_TEXT {
-        let message = format!("the text has {} bytes, more than the {} MiB that are read", text.len(), MAX_TEXT >> 20);
+        let message = format!("the text has more than {} MiB, and is not read", MAX_TEXT >> 20);
         return vec![Document {
             line: 1,
             value: Err(YamlError { line: 1, column: 1, message, fault: YamlFault::TooLarge }),

@@ -323,9 +323,7 @@ pub(super) fn note_refused(api: Option<&Snapshot>, plan: &mut Plan) {
         let (object, why) = refused.iter().find(|(object, _)| daemon.references.contains(**object))?;
         Some(Note::Field(FieldError {
             field: object.to_string(),
-            reason: format!(
-                "the API server does not let the agent read it: {why}; what runs keeps the data that it has"
-            ),
+            reason: format!("the agent cannot read it: {why}; what runs keeps the data that it has"),
             hint: None,
         }))
     };

@@ -56,7 +56,7 @@ fn what_the_api_server_refuses_is_noted_at_each_daemon_that_names_it() {
     let mut plan = Plan { daemons, ..Plan::default() };
     note_refused(Some(&api), &mut plan);
     let notes = plan.daemons.iter().map(|daemon| daemon.summary.notes.iter().map(ToString::to_string).collect());
-    let note = "ConfigMap a/closed: the API server does not let the agent read it: no; what runs keeps the data that \
+    let note = "ConfigMap a/closed: the agent cannot read it: no; what runs keeps the data that \
                 it has";
     assert_eq!(notes.collect::<Vec<Vec<_>>>(), [vec![], vec![note.to_owned()]]);
 }
