@@ -101,7 +101,7 @@ def _everything(tally, lives, long):
     """All steps of `make test`."""
     env = dict(os.environ)
     run = [sys.executable, "-u", HERE / "run.py"]
-    making = subprocess.Popen([*run, "--build"], stdout=subprocess.DEVNULL)
+    making = subprocess.Popen([*run, "--build"], stdout=subprocess.DEVNULL, env=env | ({"DAEMONLET_LONG": "1"} if long else {}))
     made = _check(tally, env, making)
     tally.step("simulator", [*_SIMULATOR, *lives])
     tally.step("dice", [*_SIMULATOR, "--dice"], _CARGO)

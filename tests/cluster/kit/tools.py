@@ -49,6 +49,7 @@ PACKAGES = {
     "createrepo-c": "/usr/bin/createrepo_c",
     "curl": "/usr/bin/curl",
     "debootstrap": "/usr/sbin/debootstrap",
+    "dnf": "/usr/bin/dnf",
     "dpkg-dev": "/usr/bin/dpkg-scanpackages",
     "gcc": "/usr/bin/gcc",
     "gpg": "/usr/bin/gpg",
@@ -64,6 +65,19 @@ PACKAGES = {
     "systemd-container": "/usr/bin/systemd-nspawn",
     "util-linux": "/usr/bin/unshare",
 }
+
+# File -> Debian's package that has it, and where. These packages are not installed: they would start a server, or
+# give every kubelet here a network.
+UNPACKED = {
+    "promtool": ("prometheus", "usr/bin/promtool"),
+    "node-exporter": ("prometheus-node-exporter", "usr/bin/prometheus-node-exporter"),
+    "podman": ("podman", "usr/bin/podman"),
+    "conmon": ("conmon", "usr/bin/conmon"),
+    "libsubid.so.4": ("libsubid4", "usr/lib/*/libsubid.so.4"),
+}
+
+# What people install daemonlet with. Go takes minutes for these: `make test-long` alone has them made.
+INSTALLERS = {"helm": "helm.sh/helm/v3/cmd/helm@v3.18.4", "krew": "sigs.k8s.io/krew/cmd/krew@v0.4.3"}
 
 # What a whole machine's Debian has beyond the minimum.
 MACHINE_PACKAGES = ["systemd", "systemd-sysv", "dbus", "procps", "containerd", "runc", "iproute2", "iptables",
@@ -153,7 +167,7 @@ def build():
     with _locked("build"), ThreadPoolExecutor() as pool:
         out.mkdir(parents=True, exist_ok=True)
         jobs = [pool.submit(job) for job in (
-            lambda: _build_go(out), _make_root, lambda: _fetch_promtool(out), lambda: _build_pause(out), _install_packagers)]
+            lambda: _build_go(out), _make_root, lambda: _unpack(out), lambda: _build_pause(out), _install_packagers)]
         for job in jobs:
             job.result()
     return out
@@ -161,8 +175,9 @@ def build():
 
 def missing():
     """What `build` would make, as a list of paths that are not there."""
-    names = [*UPSTREAM, *own_programs(), "pause", "promtool"]
-    return [path for path in [*(bin_dir() / name for name in names), newer_containerd() / _SHIM, _root()] if not path.exists()]
+    names = [*UPSTREAM, *own_programs(), "pause", *UNPACKED]
+    installers = map(_installer, INSTALLERS) if os.environ.get("DAEMONLET_LONG") else []
+    return [path for path in [*(bin_dir() / name for name in names), newer_containerd() / _SHIM, _root(), *installers] if not path.exists()]
 
 
 def _build_go(out):
@@ -181,6 +196,8 @@ def _build_go(out):
     for stamp in stamps:
         stamp.touch()
     _build_containerd()
+    if os.environ.get("DAEMONLET_LONG"):
+        _build_installers()
 
 
 def _install_packagers():
@@ -190,19 +207,20 @@ def _install_packagers():
     subprocess.run([sys.executable, REPO / "packaging/packages.py", "--tools"], check=True)
 
 
-def _fetch_promtool(out):
-    """promtool out of Debian's package, without the server that installing it would start."""
-    if (out / "promtool").exists():
-        return
-    with tempfile.TemporaryDirectory() as folder:
-        # apt's own user downloads; it may not write where root works.
-        download = ["apt-get", "-qq", "-o", "APT::Sandbox::User=root", "download", "prometheus"]
-        if subprocess.run(download, cwd=folder, stderr=subprocess.DEVNULL, check=False).returncode:
-            subprocess.run([*_as_root(), "apt-get", "-qq", "update"], check=True)
-            subprocess.run(download, cwd=folder, check=True)
-        package = next(Path(folder).glob("prometheus_*.deb"))
-        subprocess.run(["dpkg-deb", "--extract", package, folder], check=True)
-        shutil.copy2(Path(folder) / "usr/bin/promtool", out / "promtool")
+def _unpack(out):
+    """Files out of Debian's packages."""
+    for name, (package, path) in UNPACKED.items():
+        if (out / name).exists():
+            continue
+        with tempfile.TemporaryDirectory() as folder:
+            # apt's own user downloads; it may not write where root works.
+            download = ["apt-get", "-qq", "-o", "APT::Sandbox::User=root", "download", package]
+            if subprocess.run(download, cwd=folder, stderr=subprocess.DEVNULL, check=False).returncode:
+                subprocess.run([*_as_root(), "apt-get", "-qq", "update"], check=True)
+                subprocess.run(download, cwd=folder, check=True)
+            archive = next(Path(folder).glob(f"{package}_*.deb"))
+            subprocess.run(["dpkg-deb", "--extract", archive, folder], check=True)
+            shutil.copy2(next(Path(folder).glob(path)), out / name)
 
 
 def newer_containerd():
@@ -221,6 +239,27 @@ def _build_containerd():
         subprocess.run(["go", "install", "-trimpath", "-ldflags", "-s -w", "-tags", "no_btrfs,no_devmapper,no_zfs,no_aufs",
                         f"{module}/{name}@v{CONTAINERD}"], check=True, env=os.environ | {"GOBIN": str(out), "CGO_ENABLED": "0"})
     say(f"built containerd {CONTAINERD} in {time.monotonic() - began:.0f} s")
+
+
+def _installer(name):
+    """Where one of `INSTALLERS` is, or will be."""
+    return cache() / f"{name}-{INSTALLERS[name].rpartition('@v')[2]}" / name
+
+
+def installer(name):
+    """The path of one of `INSTALLERS`; none where it was not made."""
+    return str(_installer(name)) if _installer(name).exists() else None
+
+
+def _build_installers():
+    """Those of `INSTALLERS` that are not there, from their own modules."""
+    for name, package in INSTALLERS.items():
+        if installer(name):
+            continue
+        began = time.monotonic()
+        subprocess.run(["go", "install", "-trimpath", "-ldflags", "-s -w", package], check=True,
+                       env=os.environ | {"GOBIN": str(_installer(name).parent), "CGO_ENABLED": "0"})
+        say(f"built {name} in {time.monotonic() - began:.0f} s")
 
 
 def _go_build(packages, out):

@@ -1,10 +1,15 @@
-"""What is published: repositories that apt and dnf's tools take with their signatures, and an image that containerd runs."""
+"""What is published, taken by whom it is for: apt, dnf, krew, containerd, podman; each refuses what was changed."""
 
+import functools
+import http.server
 import os
+import re
 import shutil
 import subprocess
 import sys
+import threading
 import unittest
+from pathlib import Path
 
 from kit import agent
 from kit import packages
@@ -14,6 +19,7 @@ from kit.wait import until
 
 RELEASE = tools.REPO / "packaging" / "release.py"
 KEY = "releases@example.org"
+INSTALLATION = (tools.REPO / "docs" / "installation.md").read_text(encoding="utf-8")
 
 
 def run(*argv, **environment):
@@ -33,6 +39,15 @@ class Release(unittest.TestCase):
         cls.key = {"GNUPGHOME": str(cls.home)}
         run("gpg", "--batch", "--passphrase", "", "--quick-generate-key", KEY, "ed25519", "sign", "never", **cls.key)
         cls.deb, cls.rpm = packages.build("0.1.0")
+
+    @staticmethod
+    @functools.cache
+    def stripped():
+        """The program under test without its symbols, in a folder of its own."""
+        program = scratch() / "stripped" / "daemonlet"
+        program.parent.mkdir()
+        run("strip", "-o", program, agent.binary())
+        return program
 
     def repositories(self, name):
         """Signed repositories in a folder of that name."""
@@ -63,11 +78,41 @@ class Release(unittest.TestCase):
         done = subprocess.run(["apt-get", *options, "update", "--error-on=any"], capture_output=True, text=True, check=False, timeout=60)
         self.assertNotEqual(done.returncode, 0, done.stdout)
 
-    def test_2_the_rpm_is_in_an_index_that_is_signed(self):
-        out = self.repositories("repo-2") / "rpm"
-        run("gpg", "--verify", out / "repodata/repomd.xml.asc", out / "repodata/repomd.xml", **self.key)
-        primary = run("sh", "-c", f"zcat {out}/repodata/*-primary.xml.gz")
-        self.assertIn(f'href="{self.rpm.name}"', primary)
+    def test_2_dnf_takes_the_signed_repository_and_no_other(self):
+        out, state = self.repositories("repo-2"), scratch() / "dnf"
+        rpm = out / "rpm"
+        (shown,) = re.findall(r"(?ms)^```ini\n(\[daemonlet\].*?)^```$", INSTALLATION)
+        (state / "repos").mkdir(parents=True)
+        (state / "repos" / "daemonlet.repo").write_text(shown.replace("https://repo.example.org", f"file://{out}"), encoding="utf-8")
+        # What the package needs of a Fedora is in another repository.
+        needs = {line.split()[0] for line in run("rpm", "-qp", "--requires", self.rpm).splitlines() if not line.startswith("rpmlib(")}
+        spec = state / "base.spec"
+        spec.write_text("Name: base\nVersion: 1\nRelease: 1\nSummary: base\nLicense: none\nBuildArch: noarch\n"
+                        + "".join(f"Provides: {need}\n" for need in sorted(needs)) + "%description\n%files\n", encoding="utf-8")
+        run("rpmbuild", "-bb", "--quiet", "--define", f"_topdir {state}/build", "--define", f"_rpmdir {state}/base", spec)
+        run("createrepo_c", "--quiet", state / "base")
+        (state / "repos" / "base.repo").write_text(f"[base]\nname=base\nbaseurl=file://{state}/base\ngpgcheck=0\n", encoding="utf-8")
+
+        def install(name):
+            words = ["dnf", "--assumeyes", "--installroot", state / name, "--releasever=1", f"--setopt=reposdir={state}/repos",
+                     f"--setopt=cachedir={state}/{name}-cache", "--downloadonly", "install", "daemonlet"]
+            done = subprocess.run(list(map(str, words)), capture_output=True, text=True, check=False, timeout=120)
+            return done.returncode == 0, done.stdout + done.stderr
+
+        is_taken, said = install("first")
+        self.assertTrue(is_taken, said)
+        self.assertRegex(said, r"daemonlet +x86_64 +0\.1\.0-1 +daemonlet")
+        # A changed package is not taken, nor is an index to which it was put without the key.
+        content = bytearray((rpm / self.rpm.name).read_bytes())
+        content[-1] ^= 1
+        (rpm / self.rpm.name).write_bytes(content)
+        is_taken, said = install("package")
+        self.assertFalse(is_taken, said)
+        self.assertIn("checksum", said)
+        run("createrepo_c", "--quiet", "--update", "--keep-all-metadata", rpm)
+        is_taken, said = install("index")
+        self.assertFalse(is_taken, said)
+        self.assertRegex(said, "(?i)signature|gpg")
 
     def test_3_the_same_packages_give_the_same_index(self):
         one, two = self.repositories("repo-3"), self.repositories("elsewhere-3")
@@ -129,8 +174,7 @@ class Release(unittest.TestCase):
             self.assertEqual((done.returncode == 0, f"holds the path {tools.REPO}" in done.stderr), (fits, not fits), done.stderr)
 
     def test_4_the_image_is_one_that_containerd_knows(self):
-        out, program = scratch() / "image.tar", scratch() / "daemonlet"
-        run("strip", "-o", program, agent.binary())
+        out, program = scratch() / "image.tar", self.stripped()
         run(sys.executable, RELEASE, "image", "--binary", program, "--out", out)
         first = out.read_bytes()
         run(sys.executable, RELEASE, "image", "--binary", program, "--out", out)
@@ -150,3 +194,66 @@ class Release(unittest.TestCase):
         ctr = lambda *words: run("ctr", "--address", address, *words)
         ctr("images", "import", "--snapshotter", "native", out)
         self.assertRegex(ctr("images", "list", "-q"), r"(?m)^localhost/daemonlet:\d+\.\d+\.\d+$")
+
+    def test_5_podman_builds_the_image_and_installs_from_it_to_a_host(self):
+        home, host = scratch() / "podman", scratch() / "host"
+        (home / "lib").mkdir(parents=True)
+        host.mkdir()
+        shutil.copy(tools.program("libsubid.so.4"), home / "lib")
+        Path("/etc/ld.so.conf.d/podman.conf").write_text(f"{home}/lib\n", encoding="ascii")
+        run("ldconfig")
+        os.makedirs("/etc/containers", exist_ok=True)
+        Path("/etc/containers/policy.json").write_text('{"default": [{"type": "insecureAcceptAnything"}]}\n', encoding="ascii")
+        (home / "storage.conf").write_text(f'[storage]\ndriver = "vfs"\ngraphroot = "{home}/graph"\nrunroot = "{home}/run"\n', encoding="utf-8")
+        # The program under test is no static one: it takes this machine's libraries.
+        (home / "containers.conf").write_text(
+            '[containers]\nnetns = "none"\nvolumes = ["/lib:/lib:ro", "/lib64:/lib64:ro"]\n[engine]\ncgroup_manager = "cgroupfs"\n'
+            f'events_logger = "none"\nruntime = "{shutil.which("runc")}"\nconmon_path = ["{tools.program("conmon")}"]\n', encoding="utf-8")
+        environment = {"CONTAINERS_CONF": str(home / "containers.conf"), "CONTAINERS_STORAGE_CONF": str(home / "storage.conf"),
+                       "PATH": f"{tools.bin_dir()}:{os.environ['PATH']}"}
+        sh = lambda line: run("sh", "-ec", line, **environment)
+        containerfile = tools.REPO / "packaging" / "Containerfile"
+        (build,) = re.findall(r"(?m)^# +(podman build .*)$", containerfile.read_text(encoding="utf-8"))
+        sh(build.replace("packaging/Containerfile", str(containerfile)).replace("target/x86_64-unknown-linux-musl/release", str(self.stripped().parent)))
+        built = sh("podman image inspect --format '{{.User}} {{.Config.Entrypoint}}' localhost/daemonlet:0.1.0")
+        sh("podman rmi localhost/daemonlet:0.1.0")
+        # The archive is the same image, by podman's word.
+        run(sys.executable, RELEASE, "image", "--binary", self.stripped(), "--out", home / "image.tar")
+        sh(f"podman load -i {home}/image.tar")
+        self.assertEqual(sh("podman image inspect --format '{{.User}} {{.Config.Entrypoint}}' localhost/daemonlet:0.1.0"), built)
+        sh("podman tag localhost/daemonlet:0.1.0 registry.example.org/daemonlet:0.1.0")
+        (install,) = re.findall(r"(?m)^podman run .*$", INSTALLATION)
+        self.assertIn(" -v /:/host ", install)
+        said = sh(install.replace(" /:/host ", f" {host}:/host "))
+        self.assertIn("wrote /host/usr/bin/daemonlet\n", said)
+        self.assertEqual((host / "usr/bin/daemonlet").read_bytes(), self.stripped().read_bytes())
+        for unit in ("daemonlet.service", "daemonlet-boot-guard.service"):
+            self.assertTrue((host / "usr/lib/systemd/system" / unit).exists(), unit)
+        self.assertEqual((host / "usr/bin/daemonlet").stat().st_mode & 0o7777, 0o755)
+
+    @unittest.skipUnless(tools.installer("krew"), "krew is made by `make test-long` alone")
+    def test_6_krew_installs_the_plugin_and_refuses_a_changed_archive(self):
+        out, home, programs = scratch() / "krew", scratch() / "krew-home", scratch() / "krew-programs"
+        programs.mkdir()
+        (programs / "kubectl").symlink_to(tools.program("kubectl"))
+        (programs / "kubectl-krew").symlink_to(tools.installer("krew"))
+        handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=out)
+        server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        self.addCleanup(server.shutdown)
+        url = f"http://127.0.0.1:{server.server_address[1]}"
+        run(sys.executable, tools.REPO / "packaging" / "krew.py", "--url", url, "--binary", self.stripped(), "--out", out)
+        (block,) = re.findall(r"(?ms)^```sh\n(kubectl krew install .*?)^```$", INSTALLATION)
+        (archive,) = out.glob("*.tar.gz")
+        whole = archive.read_bytes()
+        environment = os.environ | {"KREW_ROOT": str(home), "PATH": f"{home}/bin:{programs}:{os.environ['PATH']}"}
+        typed = lambda: subprocess.run(["bash", "-ec", block], cwd=out, env=environment, capture_output=True, text=True, check=False, timeout=60)
+        archive.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
+        done = typed()
+        self.assertNotEqual(done.returncode, 0, done.stdout)
+        self.assertIn("checksum", done.stderr)
+        archive.write_bytes(whole)
+        done = typed()
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertIn("each DaemonSet's rollout, and the nodes to look at", done.stdout)
+        self.assertEqual((home / "bin/kubectl-daemonlet").resolve().read_bytes(), self.stripped().read_bytes())
