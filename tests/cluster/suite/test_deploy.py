@@ -108,6 +108,42 @@ class Deploy(unittest.TestCase):
         until(lambda: not self.named(), 60, "nothing of it is left")
         self.assertNotIn("daemonlet.dev/mode", self.admin.get("daemonsets", "net", "kube-system")["metadata"].get("labels", {}))
 
+    @unittest.skipUnless(tools.installer("helm"), "Helm is made by `make test-long` alone")
+    def test_4_helm_makes_the_same_of_the_chart_and_installs_and_uninstalls_it(self):
+        helm = tools.installer("helm")
+        done = subprocess.run([sys.executable, tools.REPO / "packaging" / "deploy.py", "--helm", helm], capture_output=True, text=True, check=False)
+        self.assertEqual((done.returncode, done.stdout), (0, ""), done.stderr)
+        # A checkout, in which somebody does what the page says.
+        checkout = scratch() / "checkout"
+        programs = checkout / "programs"
+        programs.mkdir(parents=True)
+        (programs / "helm").symlink_to(helm)
+        (checkout / "deploy").symlink_to(tools.REPO / "deploy")
+        configuration = '[policy]\nnamespaces = ["kube-system"]\n'
+        (checkout / "local.toml").write_text(configuration, encoding="utf-8")
+        environment = os.environ | {"KUBECONFIG": str(self.admin.kubeconfig), "PATH": f"{programs}:{os.environ['PATH']}", "HOME": str(checkout)}
+
+        def typed(line):
+            done = subprocess.run(["bash", "-ec", line], cwd=checkout, env=environment, capture_output=True, text=True, check=False, timeout=120)
+            self.assertEqual(done.returncode, 0, f"{line}: {done.stdout}{done.stderr}")
+            return done.stdout
+
+        page = (tools.REPO / "docs" / "installation.md").read_text(encoding="utf-8")
+        (install,) = re.findall(r"(?ms)^```sh\n(helm install .*?)^```$", page)
+        typed("helm lint --strict deploy/helm/daemonlet")
+        typed(install)
+        values = ["image=registry.example.org/daemonlet:0.1.0", f"configuration={configuration}", *re.findall(r"--set (\w+=true)", install)]
+        self.assertEqual(len(values), 7)
+        argv = [sys.executable, tools.REPO / "packaging" / "deploy.py", "--render", *values]
+        self.assertEqual(self.missing(text=subprocess.run(argv, capture_output=True, text=True, check=True).stdout), "")
+        typed(install.replace("helm install", "helm upgrade").replace("approver=true", "approver=false"))
+        self.assertNotIn("clusterrole.rbac.authorization.k8s.io/daemonlet-approver", self.named())
+        (uninstall,) = re.findall(r"`(helm uninstall [^`]+)`", page)
+        typed(uninstall)
+        # Nobody but a person removes the definition, and with it all objects.
+        definition = ["customresourcedefinition.apiextensions.k8s.io/nodedaemons.daemonlet.dev"]
+        until(lambda: self.named() == definition, 60, "nothing of it is left but the definition of NodeDaemons")
+
     def named(self):
         """What the cluster has that is named after this program."""
         kinds = ("customresourcedefinitions,clusterroles,clusterrolebindings,validatingadmissionpolicies,validatingadmissionpolicybindings,"

@@ -33,8 +33,8 @@ ELSEWHERE = {
 
 # Blocks of other pages that begin so: which tests run them or the like, or what is not here.
 NOT_HERE = {
-    "dnf install": "no Fedora", "helm install": "test_deploy, without Helm", "kubectl krew": "no krew", "mkdir -p /etc/systemd": "test_packages",
-    "#!/sbin/openrc-run": "no OpenRC", "gpg --dearmor": "test_release", "podman run": "no podman", "systemctl disable": "test_packages",
+    "dnf install": "test_release, of a repository; no Fedora", "helm install": "test_deploy", "kubectl krew": "test_release", "mkdir -p /etc/systemd": "test_packages",
+    "#!/sbin/openrc-run": "no OpenRC", "gpg --dearmor": "test_release", "podman run": "test_release, and what follows test_packages", "systemctl disable": "test_packages",
     "kubectl daemonlet abort": "test_rollout", "kubectl daemonlet -o json": "test_rollout, by `undo` without a number", "sed 1d /var/lib": "test_operations", "daemonlet support-bundle": "tests/cli", "curl -sSf": "test_operations",
 }
 

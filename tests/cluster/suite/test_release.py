@@ -112,7 +112,7 @@ class Release(unittest.TestCase):
         run("createrepo_c", "--quiet", "--update", "--keep-all-metadata", rpm)
         is_taken, said = install("index")
         self.assertFalse(is_taken, said)
-        self.assertRegex(said, "(?i)signature|gpg")
+        self.assertIn("Bad GPG signature", said)
 
     def test_3_the_same_packages_give_the_same_index(self):
         one, two = self.repositories("repo-3"), self.repositories("elsewhere-3")
