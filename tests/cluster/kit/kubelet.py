@@ -33,7 +33,8 @@ disabled_plugins = ["io.containerd.snapshotter.v1.btrfs", "io.containerd.snapsho
     conf_dir = "/etc/cni/net.d"
 """
 
-_BRIDGE = {
+# A pod network of one node.
+BRIDGE = {
     "cniVersion": "0.4.0", "name": "pods",
     "plugins": [{"type": "bridge", "bridge": "cni0", "isGateway": True, "ipMasq": False,
                  "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.244.0.0/24"}]], "routes": [{"dst": "0.0.0.0/0"}]}}],
@@ -181,7 +182,7 @@ class Node:
         if self.network:
             os.makedirs("/etc/cni/net.d", exist_ok=True)
             with open("/etc/cni/net.d/10-pods.conflist", "w", encoding="utf-8") as file:
-                json.dump(_BRIDGE, file)
+                json.dump(BRIDGE, file)
         self.start_containerd()
         self.start_kubelet()
         return self
