@@ -10,13 +10,15 @@ from . import tools
 
 FOLDER = tools.REPO / "examples" / "recipes"
 
-# It reads its configuration with its variables, and notes which logs it saw.
+# It reads its configuration with its variables, and notes which logs it sees.
 _FLUENT_BIT = b"""#!/bin/sh
 set -e
 sed "s/[$]{LOGS_PASSWORD}/${LOGS_PASSWORD:?}/" "${1#--config=}" > /tmp/read
-ls /var/log/containers > /var/lib/fluent-bit/tail.db
 trap exit TERM
-while :; do sleep 3600 & wait; done
+while :; do
+    ls /var/log/containers > /var/lib/fluent-bit/tail.db
+    sleep 1 & wait
+done
 """
 
 # It holds the address, answers for its health there, and takes the address away as it ends. It answers no names.
