@@ -20,6 +20,7 @@ The map, from the ground up (each module says at its head what it owns):
   networks       the file that gives a cluster its pod network
   agent          daemonlet itself, beside the test
   packages       its .deb and .rpm
+  recipes        images for the daemons of its recipes
 
 The standard library is all that is used. Nothing here talks to anything outside the sandbox
 except `tools`, which fetches what is built.
