@@ -67,7 +67,7 @@ PACKAGES = {
 }
 
 # File -> Debian's package that has it, and where. These packages are not installed: they would start a server, or
-# give every kubelet here a network.
+# give every kubelet here a network. The libraries that podman needs besides come with dnf and systemd.
 UNPACKED = {
     "promtool": ("prometheus", "usr/bin/promtool"),
     "node-exporter": ("prometheus-node-exporter", "usr/bin/prometheus-node-exporter"),
