@@ -22,7 +22,7 @@ test:
 	python3 tests/cluster/everything.py
 
 # The same with more random cases, more steps and half an hour of soak (DAEMONLET_LONG), with 20,000 simulated lives
-# and with fuzzing: some hours.
+# with Helm and krew, and with fuzzing: some hours.
 test-long:
 	python3 tests/cluster/everything.py --long
 

@@ -27,6 +27,7 @@ from suite.story import Story
 
 WORLD = SimpleNamespace()
 NAMESPACE = "kube-system"
+DRIVER = "nfs.csi.k8s.io"
 INSTALLED = "/etc/daemonlet/daemonsets.d"
 SOON = 60
 # What `daemonlet status` says of a pod that runs and is ready.
@@ -98,20 +99,20 @@ class Files(OnAMachine):
     """The pages of daemons from files."""
 
     def test_1_csi(self):
-        self.admin.apply({"apiVersion": "storage.k8s.io/v1", "kind": "CSIDriver", "metadata": {"name": "nfs.csi.k8s.io"}, "spec": {
+        self.admin.apply({"apiVersion": "storage.k8s.io/v1", "kind": "CSIDriver", "metadata": {"name": DRIVER}, "spec": {
             "attachRequired": False, "podInfoOnMount": False, "volumeLifecycleModes": ["Ephemeral"]}})
         self.install("csi-node")
         self.says("kube-system/csi-node", RUNNING)
-        drivers = lambda: re.findall(r"(?m)^ *- name: (\S+)$|^ *name: (\S+\.csi\S*)$", self.admin.kubectl("get", "csinode", "n1", "-o", "yaml"))
-        until(lambda: "nfs.csi.k8s.io" in str(drivers()), SOON, "the driver is listed")
-        self.user("one", volumes=[{"name": "data", "csi": {"driver": "nfs.csi.k8s.io"}}], mounts=[{"name": "data", "mountPath": "/data"}])
+        until(lambda: f"name: {DRIVER}\n" in self.admin.kubectl("get", "csinode", "n1", "-o", "yaml"), SOON, "the driver is listed")
+        data = {"volumes": [{"name": "data", "csi": {"driver": DRIVER}}], "mounts": [{"name": "data", "mountPath": "/data"}]}
+        self.user("one", **data)
         one = self.cri.wait_running("one", SOON)
         mounts = lambda: self.cri.execute(one[2], "grep", " /data tmpfs ", "/proc/mounts")
         self.assertIn("stand-in", mounts())
         self.remove("csi-node", "csi-node-")
         # What it has mounted stays; nothing else is mounted until a plugin runs again.
         self.assertIn("stand-in", mounts())
-        self.user("two", volumes=[{"name": "data", "csi": {"driver": "nfs.csi.k8s.io"}}], mounts=[{"name": "data", "mountPath": "/data"}])
+        self.user("two", **data)
         never(lambda: self.cri.of("two"), 4, "a pod runs without its volume")
         self.install("csi-node")
         self.cri.wait_running("two", 90)
@@ -129,7 +130,8 @@ class Files(OnAMachine):
     def test_2_gpu(self):
         self.install("device-plugin")
         self.says("kube-system/gpu-device-plugin", RUNNING)
-        allocatable = lambda: json.loads(self.admin.kubectl("get", "node", "n1", "-o", "jsonpath={.status.allocatable}")).get("nvidia.com/gpu")
+        shown = lambda: self.admin.kubectl("get", "node", "n1", "-o", "jsonpath={.status.allocatable}")
+        allocatable = lambda: json.loads(shown()).get("nvidia.com/gpu")
         until(lambda: allocatable() == "1", SOON, "the node has the resource")
         self.user("with-gpu", resources={"limits": {"nvidia.com/gpu": "1"}})
         user = self.cri.wait_running("with-gpu", SOON)
@@ -157,7 +159,7 @@ class Files(OnAMachine):
         read = lambda container: self.cri.execute(container, "grep", "http_passwd", "/tmp/read").split()
         self.assertEqual(read(first[2]), ["http_passwd:", "first-word"])
         for folder in ("/etc/kubernetes/manifests", "/var/lib/daemonlet/daemons"):
-            self.assertEqual(self.machine.run("grep", "-rl", "first-word", folder, check=False), "", "the password is in a file that is none of its own")
+            self.assertEqual(self.machine.run("grep", "-rl", "first-word", folder, check=False), "", "the password is in the manifest")
         self.assertEqual(self.machine.run("stat", "-c", "%a", f"{INSTALLED}/fluent-bit.yaml").strip(), "600")
         seen = "/var/lib/fluent-bit/tail.db"
         until(lambda: "fluent-bit-" in self.machine.run("cat", seen), SOON, "it sees its own log")
