@@ -163,7 +163,12 @@ class Files(OnAMachine):
         self.assertEqual(self.machine.run("stat", "-c", "%a", f"{INSTALLED}/fluent-bit.yaml").strip(), "600")
         seen = "/var/lib/fluent-bit/tail.db"
         until(lambda: "fluent-bit-" in self.machine.run("cat", seen), SOON, "it sees its own log")
+        said = lambda: [entry["MESSAGE"] for entry in self.machine.journal("_SYSTEMD_UNIT=daemonlet.service")]
+        updates = lambda: sum("brought fluent-bit-" in message for message in said())
+        before = updates()
         self.install("fluent-bit", ("change me", "second-word"))
+        # A restart that is asked for within the second before the agent reads the file starts with what it read before.
+        until(lambda: updates() > before, SOON, "the agent has read the changed file")
         (change,) = set(re.findall(r"`(daemonlet restart [^`]+)`", (tools.REPO / "docs/recipes/fluent-bit.md").read_text(encoding="utf-8")))
         self.machine.run(*change.split())
         other = until(lambda: [one for one in self.cri.of("fluent-bit-") if one[2] != first[2]], SOON, "another instance runs")
