@@ -24,7 +24,9 @@ use crate::core::replies::ReleaseReport;
 use crate::core::replies::RestartReport;
 use crate::core::replies::RetryReport;
 use crate::core::status::SCHEMA_VERSION;
+use crate::core::time::Span;
 use crate::core::update_trigger::UpdateTrigger;
+use crate::node::folders::QUIET_PERIOD;
 use crate::node::socket::SocketOperation;
 
 use super::Agent;
@@ -32,6 +34,7 @@ use super::decide::decide;
 use super::decision::Decision;
 use super::error::AgentError;
 use super::last_pass::LastPass;
+use super::observation::Observation;
 use super::outcome::RecordFate;
 use super::records::Records;
 use super::release;
@@ -220,6 +223,7 @@ impl Agent {
     /// Orders a new incarnation of a daemon; gives what follows, or why nothing does.
     async fn restart(&mut self, key: &ObjectKey) -> Value {
         let refuse = |why: &str| json!({"error": format!("{key} is not restarted: {why}")});
+        self.read_what_comes_to_rest().await;
         let record = match self.restarted(key) {
             Ok(record) => record,
             Err(why) => return refuse(&why),
@@ -280,6 +284,17 @@ impl Agent {
             (OrderFate::OnDisk, Some(report)) => to_json(&report),
             (OrderFate::OnDisk, None) => refuse("it is not known any more"),
             (fate, _) => json!({"error": format!("{key}: the restart {}", fate.rest())}),
+        }
+    }
+
+    /// A file that was just written is read first: what starts anew has what it says.
+    async fn read_what_comes_to_rest(&mut self) {
+        self.inputs.reread_folders();
+        self.pass().await;
+        let Observation { folders, now, .. } = &self.last.observation;
+        if let Some(at) = folders.again_at.filter(|_| folders.view.is_held) {
+            tokio::time::sleep((at - *now).clamp(Span::ZERO, QUIET_PERIOD.into()).to_duration()).await;
+            self.pass().await;
         }
     }
 

@@ -187,6 +187,11 @@ impl Inputs {
         }
     }
 
+    /// The next pass reads the folders again.
+    pub(super) fn reread_folders(&mut self) {
+        self.folders.reread();
+    }
+
     /// The folders' files that are not there define these daemons no more.
     pub(super) fn forget_vanished(&mut self, daemons: &BTreeSet<ObjectKey>) {
         self.folders.forget_vanished(daemons);

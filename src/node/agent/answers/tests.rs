@@ -23,13 +23,17 @@ fn disk() -> Arc<Simulated> {
     disk.put("/proc/sys/kernel/random/boot_id", format!("{:032x}\n", 0));
     disk.put("/proc/self/mountinfo", "1 0 8:1 / / rw - ext4 /dev/sda rw\n");
     disk.put("/proc/1/stat", format!("1 (init) {}0 0", "S 1 ".repeat(10)));
-    disk.put(
-        "/ds/net.yaml",
-        "apiVersion: apps/v1\nkind: DaemonSet\nmetadata: {name: net, namespace: a}\nspec:\n  selector: {matchLabels: {a: \
-         b}}\n  template:\n    metadata: {labels: {a: b}}\n    spec: {automountServiceAccountToken: false, containers: \
-         [{name: c, image: \"i:1\"}]}\n",
-    );
+    disk.put("/ds/net.yaml", definition("i:1"));
     disk
+}
+
+/// The file with the daemon, with this image.
+fn definition(image: &str) -> String {
+    format!(
+        "apiVersion: apps/v1\nkind: DaemonSet\nmetadata: {{name: net, namespace: a}}\nspec:\n  selector: {{matchLabels: {{a: \
+         b}}}}\n  template:\n    metadata: {{labels: {{a: b}}}}\n    spec: {{automountServiceAccountToken: false, containers: \
+         [{{name: c, image: \"{image}\"}}]}}\n"
+    )
 }
 
 /// An agent that reads DaemonSets in `folder`, after its first pass.
@@ -96,6 +100,17 @@ fn a_restart_that_is_not_on_disk_counts_and_says_so() {
     let error = answer["error"].as_str().unwrap_or_default();
     assert!(error.starts_with("a/net: the restart counts, but is not on disk yet"), "{answer}");
     assert_eq!(instances(&agent), [(0, true)]);
+}
+
+#[test]
+fn a_restart_reads_a_file_that_was_just_written() {
+    let disk = disk();
+    let mut agent = agent(&disk, "/ds");
+    disk.put("/ds/net.yaml", definition("i:2"));
+    let order = SocketOperation::Restart { namespace: "a".to_owned(), name: "net".to_owned() };
+    assert_eq!(wait(agent.answer(&order))["error"], Value::Null);
+    let read = agent.last.observation.folders.get(&key()).map(|daemon_set| daemon_set.pod_template().to_string());
+    assert!(read.as_ref().is_some_and(|template| template.contains("i:2")), "{read:?}");
 }
 
 #[test]
