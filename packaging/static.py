@@ -36,6 +36,14 @@ def compilers(arch, target):
     return {f"CC_{name}": compiler, f"CARGO_TARGET_{name.upper()}_LINKER": "rust-lld"}
 
 
+def with_flags(more, target):
+    """The variable by which rustc gets `more` for `target`. Of cargo's sources only the first that is set counts."""
+    for name, space in (("CARGO_ENCODED_RUSTFLAGS", "\x1f"), ("RUSTFLAGS", " ")):
+        if os.environ.get(name):
+            return {name: space.join([os.environ[name], *more.split(" ")])}
+    return {f"CARGO_TARGET_{target.upper().replace('-', '_')}_RUSTFLAGS": more}
+
+
 def has(target):
     """Whether Rust's standard library for `target` is here, or rustup fetches it."""
     libdir = subprocess.run(["rustc", "--print", "target-libdir", "--target", target], stdout=subprocess.PIPE, text=True, check=False)
@@ -61,7 +69,7 @@ def main():
         found = compilers(arch, target)
     elif arch == HERE:
         print(f"Rust's standard library for {target} cannot be had: linked with the C library of GNU, statically", file=sys.stderr)
-        found = {f"CARGO_TARGET_{built.upper().replace('-', '_')}_RUSTFLAGS": "-C target-feature=+crt-static"}
+        found = with_flags("-C target-feature=+crt-static", built)
     else:
         found = f"skipped: Rust's standard library for {target} cannot be had, and this machine is another one"
     if isinstance(found, str):

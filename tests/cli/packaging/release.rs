@@ -114,10 +114,11 @@ fn without_rusts_musl_the_program_is_linked_statically_all_the_same() {
     );
     shim(&scratch, "cargo", &cargo);
     let path = format!("{}:/usr/bin:/bin", scratch.text("bin"));
-    let script = |arch: &str| {
+    let script = |arch: &str, flags: &str| {
         let root = Path::new(env!("CARGO_MANIFEST_DIR"));
         let mut python = Command::new("python3");
         python.args(["-B", "packaging/static.py", "--arch", arch]).current_dir(root).env("PATH", &path);
+        python.env("RUSTFLAGS", flags).env_remove("CARGO_ENCODED_RUSTFLAGS");
         let output = python.output().unwrap();
         (output.status.success(), String::from_utf8([output.stdout, output.stderr].concat()).unwrap())
     };
@@ -125,7 +126,7 @@ fn without_rusts_musl_the_program_is_linked_statically_all_the_same() {
         eprintln!("no python3 here");
         return;
     }
-    let (is_made, said) = script(arch);
+    let (is_made, said) = script(arch, "");
     assert!(is_made && said.contains("linked with the C library of GNU, statically"), "{said}");
     assert!(said.contains(&format!("{target}/{arch}-unknown-linux-musl/release/daemonlet\n")), "{said}");
     let words = fs::read_to_string(format!("{target}.words")).unwrap();
@@ -133,6 +134,10 @@ fn without_rusts_musl_the_program_is_linked_statically_all_the_same() {
     let variable = format!("CARGO_TARGET_{}_UNKNOWN_LINUX_GNU_RUSTFLAGS", arch.to_uppercase());
     let environment = fs::read_to_string(format!("{target}.env")).unwrap();
     assert!(environment.contains(&format!("{variable}=-C target-feature=+crt-static\n")), "{environment}");
-    let (is_made, said) = script(other);
+    // Cargo would not read that variable where flags are set for every target, as `make release` does.
+    assert!(script(arch, "--cap-lints=warn").0);
+    let environment = fs::read_to_string(format!("{target}.env")).unwrap();
+    assert!(environment.contains("\nRUSTFLAGS=--cap-lints=warn -C target-feature=+crt-static\n"), "{environment}");
+    let (is_made, said) = script(other, "");
     assert!(!is_made && said.starts_with("skipped: "), "{said}");
 }
