@@ -259,7 +259,10 @@ def main():
         run("cargo", "build", "--release", "--locked", "--bin", "daemonlet")
         program = target_dir() / "release/daemonlet"
     elif not program:
-        run(sys.executable, "packaging/static.py", "--arch", options.arch)
+        # It says itself what it lacks.
+        if subprocess.run([sys.executable, "packaging/static.py", "--arch", options.arch], cwd=REPO, check=False).returncode != 0:
+            say(f"no packages for {options.arch}: its program was not built")
+            return 1
         program = target_dir() / static_target(options.arch) / "release/daemonlet"
     OUT.mkdir(parents=True, exist_ok=True)
     with open(OUT / ".lock", "w", encoding="utf-8") as lock:

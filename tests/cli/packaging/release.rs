@@ -114,14 +114,15 @@ fn without_rusts_musl_the_program_is_linked_statically_all_the_same() {
     );
     shim(&scratch, "cargo", &cargo);
     let path = format!("{}:/usr/bin:/bin", scratch.text("bin"));
-    let script = |arch: &str, flags: &str| {
+    let ran = |words: &[&str], flags: &str| {
         let root = Path::new(env!("CARGO_MANIFEST_DIR"));
         let mut python = Command::new("python3");
-        python.args(["-B", "packaging/static.py", "--arch", arch]).current_dir(root).env("PATH", &path);
+        python.arg("-B").args(words).current_dir(root).env("PATH", &path);
         python.env("RUSTFLAGS", flags).env_remove("CARGO_ENCODED_RUSTFLAGS");
         let output = python.output().unwrap();
         (output.status.success(), String::from_utf8([output.stdout, output.stderr].concat()).unwrap())
     };
+    let script = |arch: &str, flags: &str| ran(&["packaging/static.py", "--arch", arch], flags);
     if Command::new("python3").arg("--version").output().is_err() {
         eprintln!("no python3 here");
         return;
@@ -140,4 +141,7 @@ fn without_rusts_musl_the_program_is_linked_statically_all_the_same() {
     assert!(environment.contains("\nRUSTFLAGS=--cap-lints=warn -C target-feature=+crt-static\n"), "{environment}");
     let (is_made, said) = script(other, "");
     assert!(!is_made && said.starts_with("skipped: "), "{said}");
+    // Packages for that machine end with the same line, and with no trace of Python's.
+    let (is_made, said) = ran(&["packaging/packages.py", "--fast", "--arch", other], "");
+    assert!(!is_made && said.starts_with("skipped: ") && said.lines().count() == 2, "{said}");
 }
