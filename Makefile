@@ -21,8 +21,8 @@ check:
 test:
 	python3 tests/cluster/everything.py
 
-# The same with more random cases, more steps and half an hour of soak (DAEMONLET_LONG), with 20,000 simulated lives
-# with Helm and krew, and with fuzzing: some hours.
+# The same with more random cases, more steps and half an hour of soak (DAEMONLET_LONG), with 20,000 simulated lives,
+# with Helm and krew, with fuzzing, and with what `make docs` and `make deny` check: some hours.
 test-long:
 	python3 tests/cluster/everything.py --long
 
@@ -85,7 +85,7 @@ repo:
 release:
 	python3 packaging/release.py all --version $(VERSION) --url $(URL) $(if $(KEY),--key $(KEY))
 
-# The pages as a book, in target/book, if mdbook is installed, with every link looked at.
+# The pages as a book, in target/book, with every link looked at. Installs mdbook, pinned, into the cache folder.
 docs:
 	python3 docs/book.py
 

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""`make docs`: the pages as a book, in target/book, if mdbook is installed; then every link of it is looked at.
+"""`make docs`: the pages as a book, in target/book; then every link of it is looked at.
 
-The pages of the repository's root that docs link to become pages of the book. Without mdbook only the check of
-cargo's tests remains (`tests/cli/readme.rs`): it follows the links of the files themselves.
+The pages of the repository's root that docs link to become pages of the book. mdbook is installed, pinned, into the
+cache folder. The links of the files themselves are followed by cargo's tests (`tests/cli/readme.rs`).
 """
 
 import re
@@ -15,6 +15,11 @@ from urllib.parse import unquote
 from urllib.parse import urldefrag
 
 REPO = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(REPO / "packaging"))
+
+from packages import install  # noqa: E402  (packaging is no folder of Python's)
+
+VERSION = "0.5.4"
 PAGES = REPO / "target" / "book-pages"
 BOOK = REPO / "target" / "book"
 ROOT = ["CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md"]
@@ -66,10 +71,7 @@ def broken():
 
 def main():
     """The command."""
-    mdbook = shutil.which("mdbook")
-    if not mdbook:
-        print("mdbook is not here: cargo install mdbook --locked. The pages read as plain files too: begin with docs/introduction.md")
-        return 0
+    mdbook = shutil.which("mdbook") or install("mdbook", VERSION)
     stage()
     subprocess.run([mdbook, "build"], cwd=REPO, check=True)
     bad = sorted(broken())

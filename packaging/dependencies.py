@@ -9,7 +9,6 @@
 """
 
 import json
-import os
 import re
 import shutil
 import subprocess
@@ -17,8 +16,7 @@ import sys
 from pathlib import Path
 
 from packages import REPO
-from packages import SOON_BUILT
-from packages import cache
+from packages import install
 from packages import say
 
 VERSION = "0.20.2"
@@ -79,11 +77,7 @@ def disagreements():
 
 def deny():
     """Runs cargo-deny; gives its exit status."""
-    program = shutil.which("cargo-deny") or cache() / f"cargo-deny-{VERSION}" / "bin" / "cargo-deny"
-    if not Path(program).exists():
-        say(f"installing cargo-deny {VERSION}")
-        subprocess.run(["cargo", "install", "--locked", "--quiet", "--root", cache() / f"cargo-deny-{VERSION}", f"cargo-deny@{VERSION}"],
-                       check=True, cwd="/", env=os.environ | SOON_BUILT)
+    program = shutil.which("cargo-deny") or install("cargo-deny", VERSION)
     status = subprocess.run([program, "check", "licenses", "bans", "sources"], cwd=REPO, check=False).returncode
     fetched = subprocess.run([program, "fetch", "db"], cwd=REPO, check=False, capture_output=True).returncode
     if fetched:

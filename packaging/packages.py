@@ -64,13 +64,15 @@ def tool(name):
     return path
 
 
-def install(name):
-    """Installs a tool that is not there."""
-    root = cache() / f"{name}-{TOOLS[name]}"
+def install(name, pinned):
+    """The path of a tool, which is installed where it is not there."""
+    root = cache() / f"{name}-{pinned}"
     if not (root / "bin" / name).exists():
-        say(f"installing {name} {TOOLS[name]}")
-        subprocess.run(["cargo", "install", "--locked", "--quiet", "--root", root, f"{name}@{TOOLS[name]}"], check=True, cwd="/",
-                       env=os.environ | SOON_BUILT)
+        say(f"installing {name} {pinned}")
+        command = ["cargo", "install", "--locked", "--quiet", "--root", root, f"{name}@{pinned}"]
+        if subprocess.run(command, check=False, cwd="/", env=os.environ | SOON_BUILT).returncode != 0:
+            raise SystemExit(f"{name} {pinned} cannot be installed; cargo says why above")
+    return root / "bin" / name
 
 
 def run(*argv, **options):
@@ -250,8 +252,8 @@ def main():
         return 0
     if options.lint:
         return 0 if lint(options.lint) else 1
-    for name in () if options.fast else TOOLS:
-        install(name)
+    for name, pinned in () if options.fast else TOOLS.items():
+        install(name, pinned)
     if options.tools:
         return 0
     program = options.binary

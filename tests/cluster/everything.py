@@ -2,8 +2,8 @@
 """`make test`: every check and test of the project, and one closing line that counts them.
 
     everything.py           tools, format, clippy, cargo's tests, 600 simulated lives, the dice, benches once, cluster tests
-    everything.py --long    the same with DAEMONLET_LONG=1, 20,000 simulated lives and ten minutes of fuzzing
-                            (`make test-long`)
+    everything.py --long    the same with DAEMONLET_LONG=1, 20,000 simulated lives, ten minutes of fuzzing, `make docs` and
+                            `make deny` (`make test-long`)
     everything.py --fast    format, clippy, cargo's tests and 200 simulated lives (`make check`)
 
 The tools are made while the lints run and cargo's tests are built. The simulator and the dice have the machine for
@@ -109,6 +109,8 @@ def _everything(tally, lives, long):
     tally.step("benches", ["cargo", "bench", "--quiet", "--profile", "dev", "--bench", "core", "--", "--test", "^[^2]"])
     if long:
         env["DAEMONLET_LONG"] = "1"
+        tally.step("book", [sys.executable, REPO / "docs" / "book.py"])
+        tally.step("licences and sources", [sys.executable, REPO / "packaging" / "dependencies.py"])
         tally.step("fuzz targets", [sys.executable, "-u", REPO / "fuzz" / "run.py", "--seconds", "600"], _CLUSTER)
     # A debug build takes four times the processors, and a cluster has two of them. The simulator's has its checks, too.
     optimised = tools.target_dir() / "sim" / "daemonlet"
