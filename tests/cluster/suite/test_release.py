@@ -157,7 +157,8 @@ class Release(unittest.TestCase):
             cargo.chmod(0o755)
             out = here / "target" / "out"
             out.mkdir()
-            variables = environment | {"PATH": f"{programs}:{os.environ['PATH']}", "CARGO_TARGET_DIR": str(here / "target"), "CARGO_NET_OFFLINE": "true"}
+            # Cargo builds outside of the checkout: what is packed lies in its `target` all the same.
+            variables = environment | {"PATH": f"{programs}:{os.environ['PATH']}", "CARGO_TARGET_DIR": str(here.with_name(f"built-for-{here.name}")), "CARGO_NET_OFFLINE": "true"}
             # Any program: a small one is packed with the release's own compression in seconds.
             program = shutil.which("gpg")
             steps = ("import argparse, sys; from pathlib import Path; sys.path.insert(0, 'packaging'); import packages, release; program, out = sys.argv[1:]; "
