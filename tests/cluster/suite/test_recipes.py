@@ -108,7 +108,8 @@ class Recipes(unittest.TestCase):
         (programs / "kubectl").symlink_to(tools.program("kubectl"))
         (programs / "daemonlet").symlink_to(binary())
         cls.environment = os.environ | {"KUBECONFIG": str(cls.admin.kubeconfig), "PATH": f"{programs}:{os.environ['PATH']}"}
-        cls.admin.apply(*(daemonset(name, "kube-system") for name in ("cilium", "calico-node", "node-network")),
+        cls.admin.create("namespaces", {"metadata": {"name": "calico-system"}})
+        cls.admin.apply(daemonset("calico-node", "calico-system"), *(daemonset(name, "kube-system") for name in ("cilium", "node-network")),
                         tools.REPO / "examples" / "recipes" / "kube-proxy.yaml")
         cls.sh("kubectl -n kube-system get ds cilium -o yaml > cilium.yaml")
         shutil.copytree(tools.REPO / "packaging" / "k8s", cls.folder / "k8s")
