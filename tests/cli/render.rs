@@ -372,8 +372,8 @@ fn overlays_are_applied_to_the_node_that_is_given() {
 
 #[test]
 fn every_example_is_rendered() {
-    for folder in ["cni", "demo", "recipes"] {
-        let folder = format!("{}/examples/{folder}", env!("CARGO_MANIFEST_DIR"));
+    for folder in ["examples/cni", "examples/demo", "examples/recipes", "packaging/monitoring/metrics-proxy.yaml"] {
+        let folder = format!("{}/{folder}", env!("CARGO_MANIFEST_DIR"));
         let run = run(["render", "--json", "--node-name", "n1", "-f", &folder]);
         assert_eq!(run.code, 0, "{run:?}");
         let json = run.json();

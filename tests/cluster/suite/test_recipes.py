@@ -34,7 +34,7 @@ ELSEWHERE = {
 # Blocks of other pages that begin so: which tests run them or the like, or what is not here.
 NOT_HERE = {
     "dnf install": "test_release, of a repository; no Fedora", "helm install": "test_deploy", "kubectl krew": "test_release", "mkdir -p /etc/systemd": "test_packages",
-    "#!/sbin/openrc-run": "no OpenRC", "gpg --dearmor": "test_release", "podman run": "test_release, and what follows test_packages", "systemctl disable": "test_packages",
+    "#!/sbin/openrc-run": "no machine with OpenRC", "gpg --dearmor": "test_release", "podman run": "test_release, and what follows test_packages", "systemctl disable": "test_packages",
     "kubectl daemonlet abort": "test_rollout", "kubectl daemonlet -o json": "test_rollout, by `undo` without a number", "sed 1d /var/lib": "test_operations", "daemonlet support-bundle": "tests/cli", "curl -sSf": "test_operations",
 }
 
@@ -112,7 +112,8 @@ class Recipes(unittest.TestCase):
         cls.admin.apply(daemonset("calico-node", "calico-system"), *(daemonset(name, "kube-system") for name in ("cilium", "node-network")),
                         tools.REPO / "examples" / "recipes" / "kube-proxy.yaml")
         cls.sh("kubectl -n kube-system get ds cilium -o yaml > cilium.yaml")
-        shutil.copytree(tools.REPO / "packaging" / "k8s", cls.folder / "k8s")
+        for name in ("k8s", "monitoring"):
+            shutil.copytree(tools.REPO / "packaging" / name, cls.folder / name)
         shutil.copy(cls.folder / "k8s" / "coordinator-deployment.yaml", cls.folder / "k8s" / "my-coordinator-deployment.yaml")
         cls.sh("kubectl create namespace kube-flannel --dry-run=client -o yaml > kube-flannel.yml && echo --- >> kube-flannel.yml && "
                "kubectl -n kube-system get ds cilium -o yaml | grep -v ' uid:\\| resourceVersion:' | "
