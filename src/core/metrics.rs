@@ -1,6 +1,6 @@
 //! What the agent and the coordinator count and measure, in one table, and the text that Prometheus reads.
 //!
-//! Owns names, units, labels and meaning: the exposition, `packaging/monitoring/METRICS.md` and the checks of
+//! Owns names, units, labels and meaning: the exposition, `docs/metrics.md` and the checks of
 //! dashboard and rules are made from it. Must not measure anything. The names are a contract: they are only
 //! added, and none changes its meaning.
 

@@ -4,12 +4,14 @@
 
 /// Name, page and heading of each.
 pub(crate) const TOPICS: &[(&str, &str, &str)] = &[
+    ("alerts", "metrics.md", "Alerts"),
     ("annotations", "daemonsets.md", "Annotations and labels"),
     ("boot", "boot-and-outages.md", "A boot"),
     ("bounds", "limits.md", "Bounds"),
     ("changes", "daemonsets.md", "What a change does"),
     ("conditions", "coordinator.md", "Conditions"),
     ("configuration", "configuration.md", "Configuration"),
+    ("events", "operations.md", "Events"),
     ("exit-codes", "cli.md", "Exit codes"),
     ("first-install", "steering.md", "First installs"),
     ("full-node", "daemonsets.md", "On a full node"),
@@ -17,8 +19,9 @@ pub(crate) const TOPICS: &[(&str, &str, &str)] = &[
     ("held", "daemonsets.md", "What is held"),
     ("json", "json.md", "JSON"),
     ("limits", "limits.md", "What a static pod cannot be"),
-    ("metrics", "operations.md", "Metrics"),
+    ("metrics", "metrics.md", "Metrics"),
     ("modes", "daemonsets.md", "Modes"),
+    ("monitoring", "operations.md", "Metrics"),
     ("night", "operations.md", "What to do at night"),
     ("node-conditions", "node-conditions.md", "Node conditions"),
     ("overlays", "overlays.md", "Overlays"),

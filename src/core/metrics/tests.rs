@@ -231,16 +231,38 @@ fn help_of_a_process_is_that_of_client_golang() {
     }
 }
 
+/// Each alert with its severity, how long it stands before it fires, and what it says, as a table in Markdown.
+fn alerts() -> String {
+    let rules = include_str!("../../../packaging/monitoring/rules.yaml");
+    let rules = crate::core::yaml::read_documents(rules)[0].value.clone().unwrap();
+    let mut text = String::from("| alert | severity | after | what it says |\n| --- | --- | --- | --- |\n");
+    for rule in rules["groups"][0]["rules"].as_array().unwrap() {
+        let word = |pointer: &str| rule.pointer(pointer).and_then(|word| word.as_str()).unwrap_or_default();
+        let summary = word("/annotations/summary").replace("{{ $labels.", "*").replace("{{ $", "*").replace(" }}", "*");
+        let (alert, severity) = (word("/alert"), word("/labels/severity"));
+        let says = summary.replace(" | humanizeDuration", "");
+        let after = if word("/for").is_empty() { "at once" } else { word("/for") };
+        text.push_str(&format!("| `{alert}` | {severity} | {after} | {says} |\n"));
+    }
+    text
+}
+
 #[test]
-fn the_document_is_made_from_the_table() {
-    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("packaging/monitoring/METRICS.md");
+fn the_page_is_made_from_the_table_and_the_rules() {
+    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/metrics.md");
     let text = format!(
-        "# What the agent and the coordinator tell Prometheus\n\n`[metrics] listen` says where the agent does, and \
-         `[coordinator] metrics-listen` where the coordinator does;\n`/healthz` is beside each. \
-         `daemonlet_coordinator_…` and `daemonlet_daemonset_condition` are the coordinator's,\n`process_…` is of both, \
-         and the rest is the agent's. Each of the agent's has the label `node`, too.\nThe coordinator's have \
-         none: it need not run on a node of its cluster, and `instance`, which Prometheus adds, tells which one it is.\n\n{}",
-        table()
+        "# Metrics and alerts\n\n[Operations](operations.md#metrics) says how to switch metrics on, and how to scrape them. \
+         This page is made from the program and its rules.\n\n\
+         ## Metrics\n\n`[metrics] listen` says where the agent serves `/metrics`, and `[coordinator] metrics-listen` where \
+         the coordinator does.\n`/healthz` is beside each.\n\n\
+         * `daemonlet_coordinator_…` and `daemonlet_daemonset_condition` are the coordinator's, `process_…` is of both, and \
+         the rest is the agent's.\n\
+         * Each metric of the agent has the label `node`, too. The coordinator need not run on a node of its cluster: the label \n  \
+         `instance`, which Prometheus adds, tells which one it is.\n\n{}\n\
+         ## Alerts\n\nThe alerts of `/usr/share/daemonlet/monitoring/rules.yaml`. The [runbook](runbook.md) has a section for each.\n\
+         A word in *italics* is a label of the alert, or its value.\n\n{}",
+        table(),
+        alerts()
     );
     if std::env::var_os("UPDATE_GENERATED").is_some() {
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();

@@ -199,7 +199,7 @@ class OperationsTest(Coordinated):
         self.assertIn("23 rules found", promtool("check", "rules", MONITORING / "rules.yaml"))
         promtool("test", "rules", MONITORING / "rules-test.yaml")
         # What only shows while something is wrong is in the table all the same.
-        table = (MONITORING / "METRICS.md").read_text(encoding="utf-8")
+        table = (tools.REPO / "docs" / "metrics.md").read_text(encoding="utf-8")
         known = set(re.findall(r"(?m)^\| `(\w+)` \|", table))
         shown = set(re.findall(r"(?m)^# TYPE (\w+)", text))
         self.assertEqual(shown - known, set())
