@@ -257,7 +257,7 @@ fn the_page_is_made_from_the_table_and_the_rules() {
          the coordinator does.\n`/healthz` is beside each.\n\n\
          * `daemonlet_coordinator_…` and `daemonlet_daemonset_condition` are the coordinator's, `process_…` is of both, and \
          the rest is the agent's.\n\
-         * Each metric of the agent has the label `node`, too. The coordinator need not run on a node of its cluster: the label \n  \
+         * Each metric of the agent has the label `node`, too. The coordinator need not run on a node of its cluster: the label\n  \
          `instance`, which Prometheus adds, tells which one it is.\n\n{}\n\
          ## Alerts\n\nThe alerts of `/usr/share/daemonlet/monitoring/rules.yaml`. The [runbook](runbook.md) has a section for each.\n\
          A word in *italics* is a label of the alert, or its value.\n\n{}",
