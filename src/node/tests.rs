@@ -29,7 +29,7 @@ const NOT_HERE: [(&str, &str); 5] = [
 const LONGEST: usize = 300;
 
 /// What is wrong with the form of a text.
-fn faults(text: &str) -> Vec<String> {
+pub(super) fn faults(text: &str) -> Vec<String> {
     let mut faults = Vec::new();
     if text.chars().count() > LONGEST {
         faults.push(format!("has {} characters", text.chars().count()));

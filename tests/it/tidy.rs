@@ -270,6 +270,21 @@ fn the_node_reaches_files_through_fsx() {
     assert!(idle.is_none(), "take it off the list: {idle:?}");
 }
 
+/// Whoever formats it prints its capital and its number.
+#[test]
+fn an_io_error_is_printed_by_words_alone() {
+    let takes_one = |line: &str| {
+        ["error: &io::Error", "error: io::Error", "error: std::io::Error"].iter().any(|it| line.contains(it))
+    };
+    for (path, text) in sources().iter().filter(|(path, _)| !is_test(path)) {
+        let lines: Vec<_> = code(text).collect();
+        for window in lines.windows(3).filter(|window| takes_one(window[0].1)) {
+            let printed = window.iter().find(|(_, line)| line.contains("{error}"));
+            assert!(printed.is_none(), "{}:{}: print `words(&error)`", path.display(), window[0].0);
+        }
+    }
+}
+
 #[test]
 fn files_are_short_and_say_what_they_own() {
     let mut wrong = Vec::new();

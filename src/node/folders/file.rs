@@ -5,6 +5,7 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
+use nix::errno::Errno;
 use sha2::Digest;
 use sha2::Sha256;
 
@@ -16,6 +17,7 @@ use crate::core::input::ProblemKind;
 use crate::core::model::Kind;
 use crate::core::model::ObjectKey;
 use crate::core::yaml;
+use crate::node::api::words;
 use crate::node::fsx::FileKind;
 use crate::node::fsx::Shared;
 use crate::node::fsx::Stamp;
@@ -77,7 +79,7 @@ pub(super) fn read(
         }
         Err(error) => {
             view.fingerprint = previous.map(|previous| previous.fingerprint.clone()).unwrap_or_default();
-            view.problems.push(unreadable(path, &error));
+            view.problems.push(unreadable(path, &error, previous.map(|previous| &**previous)));
             // Not caused by the content: the next read may succeed.
             view.quiet = rests && error.kind() == io::ErrorKind::InvalidData;
         }
@@ -100,10 +102,45 @@ pub(super) fn restless(path: &Path) -> InputProblem {
     InputProblem { reason: reason.to_owned(), hint: Some(hint.to_owned()), kind: ProblemKind::Invalid, ..about(path) }
 }
 
-/// The problem of a file or folder that cannot be read at all.
-pub(super) fn unreadable(path: &Path, error: &io::Error) -> InputProblem {
-    let reason = format!("cannot be read; what it last defined stays in force: {error}");
-    InputProblem { reason, ..about(path) }
+/// The problem of a file that cannot be read at all; `previous`: its last version.
+pub(super) fn unreadable(path: &Path, error: &io::Error, previous: Option<&FileView>) -> InputProblem {
+    let hint = match error.kind() {
+        io::ErrorKind::PermissionDenied => "let root read it, or remove it",
+        // What was listed and leads nowhere is a link.
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => LINK,
+        _ if leads_in_a_circle(error) => LINK,
+        io::ErrorKind::InvalidData => "write the file anew",
+        io::ErrorKind::InvalidInput => "put a regular file in its place, or remove it",
+        _ => DISK,
+    };
+    let keeps = previous.is_some_and(FileView::defines_something);
+    InputProblem { reason: not_read(error, keeps), hint: Some(hint.to_owned()), ..about(path) }
+}
+
+/// The problem of a folder that cannot be listed; `keeps`: whether files of it are in force.
+pub(super) fn unlisted(path: &Path, error: &io::Error, keeps: bool) -> InputProblem {
+    let hint = match error.kind() {
+        io::ErrorKind::PermissionDenied => "let root read it, or take it out of `folders`",
+        io::ErrorKind::NotADirectory => "make it a folder, or take it out of `folders`",
+        _ if leads_in_a_circle(error) => LINK,
+        _ => DISK,
+    };
+    InputProblem { reason: not_read(error, keeps), hint: Some(hint.to_owned()), ..about(path) }
+}
+
+const LINK: &str = "correct the link, or remove it";
+const DISK: &str = "look for faults of the disk: dmesg";
+
+fn leads_in_a_circle(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(Errno::ELOOP as i32)
+}
+
+fn not_read(error: &io::Error, keeps: bool) -> String {
+    let why = words(error);
+    match keeps {
+        true => format!("cannot be read: {why}; what it last defined stays in force"),
+        false => format!("cannot be read: {why}"),
+    }
 }
 
 /// The problem of a file without a document that was wrong before.
@@ -144,7 +181,7 @@ fn about(path: &Path) -> InputProblem {
 
 fn text(disk: &Shared, path: &Path, stat: &Stat) -> io::Result<(String, String)> {
     if stat.kind != FileKind::File {
-        return Err(io::Error::other("it is not a regular file"));
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file"));
     }
     // One byte more than the limit, to detect longer texts.
     let bytes = disk.load(path, yaml::MAX_TEXT as u64 + 1)?;

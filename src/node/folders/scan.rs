@@ -97,7 +97,7 @@ impl FolderReading<'_> {
         }
         match (stat, before) {
             (Err(error), before) => {
-                self.view.problems.push(file::unreadable(&path, &error));
+                self.view.problems.push(file::unreadable(&path, &error, before.map(|before| &**before)));
                 self.look_again(QUIET_PERIOD);
                 // At the first reading, too, it does not show what it defines.
                 let unread = || Arc::new(file::unread(&path, &folder));
@@ -186,7 +186,11 @@ impl FolderReading<'_> {
         match entries {
             Ok(entries) => entries.into_iter().for_each(|name| self.add(folder, name)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(error) => self.view.problems.push(file::unreadable(folder, &error)),
+            Err(error) => {
+                let keeps = |file: &Arc<FileView>| file.folder == *folder && file.defines_something();
+                let keeps = self.previous.files.iter().any(keeps);
+                self.view.problems.push(file::unlisted(folder, &error, keeps));
+            }
         }
         let quiet = left.is_none();
         self.view.folders.push(ScannedFolder { path: folder.to_owned(), readable, identity, quiet });

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
+use crate::node::api::words;
 use crate::node::fsx;
 use crate::node::fsx::FileId;
 use crate::node::fsx::FileKind;
@@ -95,7 +96,7 @@ fn folder_id(disk: &Shared, path: &Path) -> Option<FileId> {
 
 fn explain(error: &io::Error) -> String {
     let hint = fsx::watch_hint(error).map_or_else(String::new, |hint| format!(" ({hint})"));
-    format!("the folders cannot be watched and are polled every {} seconds: {error}{hint}", POLL.as_secs())
+    format!("the folders cannot be watched and are polled every {} seconds: {}{hint}", POLL.as_secs(), words(error))
 }
 
 #[cfg(test)]

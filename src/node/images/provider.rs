@@ -29,6 +29,7 @@ use crate::core::images::keyring::RegistryCredentials;
 use crate::core::images::keyring::matches;
 use crate::core::time::Span;
 use crate::core::yaml;
+use crate::node::api::words;
 use crate::node::fsx;
 use crate::node::fsx::FileKind;
 use crate::node::fsx::Shared;
@@ -207,7 +208,7 @@ async fn run(provider: &Provider, program: &Path, request: &str) -> Result<Vec<u
     let mut command = Command::new(program);
     command.args(&provider.args).envs(provider.env.iter().map(|v| (&v.name, &v.value)));
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
-    let cannot = |error: std::io::Error| format!("{} cannot be run: {error}", program.display());
+    let cannot = |error: std::io::Error| format!("{} cannot be run: {}", program.display(), words(&error));
     let exchange = async {
         let mut child = command.spawn().map_err(cannot)?;
         if let Some(mut input) = child.stdin.take() {
@@ -236,7 +237,7 @@ async fn read(from: Option<impl AsyncRead + Unpin>) -> Result<Vec<u8>, String> {
     let mut bytes = Vec::new();
     if let Some(from) = from {
         let read = from.take(LONGEST + 1).read_to_end(&mut bytes).await;
-        read.map_err(|error| format!("its answer cannot be read: {error}"))?;
+        read.map_err(|error| format!("its answer cannot be read: {}", words(&error)))?;
     }
     match bytes.len() as u64 > LONGEST {
         true => Err(format!("its answer has more than {LONGEST} bytes")),
@@ -246,7 +247,8 @@ async fn read(from: Option<impl AsyncRead + Unpin>) -> Result<Vec<u8>, String> {
 
 /// The providers of a file, or of a folder's *.json, *.yaml and *.yml.
 fn providers(disk: &Shared, path: &Path) -> Result<Vec<Provider>, String> {
-    let unreadable = |path: &Path, error: std::io::Error| format!("{} cannot be read: {error}", path.display());
+    let unreadable =
+        |path: &Path, error: std::io::Error| format!("{} cannot be read: {}", path.display(), words(&error));
     let mut files = vec![path.to_owned()];
     let is = |path: &Path, kind| disk.look(path).is_ok_and(|stat| stat.kind == kind);
     if is(path, FileKind::Folder) {

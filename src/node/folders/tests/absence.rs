@@ -1,6 +1,8 @@
 //! When absence is evidence, and what cannot be read is not.
 
 use super::*;
+use crate::node::folders::file;
+use crate::node::tests::faults;
 
 #[test]
 fn absence_is_evidence_only_in_the_folder_that_it_was_in() {
@@ -150,9 +152,26 @@ fn what_cannot_be_read_is_reported() {
     let mut problems = folders.problems();
     problems.sort();
     assert_eq!(problems.len(), 3);
-    assert!(problems[0].starts_with("/etc: cannot be read; what it last defined stays in force: Not a directory"));
-    assert!(problems[1].starts_with("/usr/fifo.yaml: cannot be read") && problems[1].contains("not a regular file"));
-    assert!(problems[2].starts_with("/usr/x.yaml: cannot be read"));
+    assert_eq!(problems[0], "/etc: cannot be read: not a directory");
+    assert_eq!(problems[1], "/usr/fifo.yaml: cannot be read: it is not a regular file");
+    assert_eq!(problems[2], "/usr/x.yaml: cannot be read: no such file or directory");
+    let hint =
+        |end: &str| folders.view.problems.iter().find(|one| one.file.ends_with(end)).unwrap().hint.clone().unwrap();
+    assert_eq!(hint("x.yaml"), "correct the link, or remove it");
+    assert_eq!(hint("etc"), "make it a folder, or take it out of `folders`");
+    assert_eq!(hint("fifo.yaml"), "put a regular file in its place, or remove it");
+}
+
+#[test]
+fn every_way_not_to_be_read_is_said_once_with_what_to_do() {
+    let path = Path::new("/etc/daemonlet/daemonsets.d/x.yaml");
+    for number in [2, 5, 13, 20, 40] {
+        let error = std::io::Error::from_raw_os_error(number);
+        for problem in [file::unreadable(path, &error, None), file::unlisted(path, &error, true)] {
+            assert_eq!(faults(&problem.to_string()), [String::new(); 0], "{problem}");
+            assert_eq!(faults(&problem.hint.unwrap()), [String::new(); 0]);
+        }
+    }
 }
 
 #[test]
