@@ -46,7 +46,8 @@ pub async fn examine(config: &Config, agent: &AgentFinding, status: Option<&Stat
     findings.extend(doctor::manifests::examine(&manifests));
     let granted: Vec<String> = config.grants.keys().cloned().collect();
     findings.push(doctor::policy::examine(&config.trusted_namespaces, &granted, &config.broad_grants()));
-    findings.push(doctor::folders::examine(&definitions::open(&config.folders)));
+    let (others, open) = (definitions::others(&config.folders), definitions::open(&config.folders));
+    findings.extend(doctor::folders::examine(&others, &open));
     findings.extend(doctor::folders::readable(&definitions::readable_secrets(&config.folders)));
     let state_dir = config.state_dir.display().to_string();
     findings.extend(folders::state(&config.state_dir).map(|found| doctor::state_folder(&state_dir, &found)));

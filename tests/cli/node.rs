@@ -265,6 +265,24 @@ fn doctor_names_a_folder_into_which_others_may_write() {
 }
 
 #[test]
+fn doctor_names_what_is_no_folder_and_does_not_say_that_root_may_not_read_it() {
+    let node = Node::new(&[("good.yaml", GOOD)]);
+    for folder in ["d", "m"] {
+        std::fs::remove_dir_all(node.0.path(folder)).unwrap();
+        std::fs::write(node.0.path(folder), "").unwrap();
+    }
+    let ran = node.ask(&["doctor"]);
+    let line = |check: &str| ran.out.lines().find(|line| line[6..].starts_with(check)).unwrap_or_default();
+    let no_folder = format!("no folder, so that nothing is read from it: {}", node.0.text("d"));
+    assert!(
+        line("definition folders").starts_with("bad") && line("definition folders").ends_with(&no_folder),
+        "{ran:?}"
+    );
+    assert!(line("manifest folder").starts_with("bad") && line("foreign manifests").is_empty(), "{ran:?}");
+    assert!(!ran.out.contains("may not read"), "{ran:?}");
+}
+
+#[test]
 fn doctor_says_who_is_trusted_and_which_grants_give_the_host_away() {
     let node = Node::new(&[("good.yaml", GOOD)]);
     let finding = || {

@@ -37,7 +37,8 @@ pub struct ManifestFolderFacts {
 pub fn examine(facts: &ManifestFolderFacts) -> Vec<Finding> {
     let mut findings = vec![folder(facts)];
     let clashes: Vec<Finding> = facts.foreign.iter().flat_map(|other| clashes(facts, other)).collect();
-    if clashes.is_empty() {
+    let is_unlisted = facts.error.is_some() && facts.ours.is_empty() && facts.foreign.is_empty();
+    if clashes.is_empty() && !is_unlisted {
         let (ours, foreign) = (facts.ours.len(), facts.foreign.len());
         findings.push(Finding::ok(FOREIGN, format!("{foreign} foreign and {ours} of ours, no conflicts")));
     }

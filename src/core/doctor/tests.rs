@@ -289,6 +289,8 @@ fn a_foreign_manifest_clashes_by_name_uid_or_port() {
         ..facts(vec![])
     };
     assert_eq!(the_one(manifests::examine(&open)).hint.as_deref(), Some("chmod"));
+    let unlisted = manifests::examine(&manifests::ManifestFolderFacts { ours: Vec::new(), ..open });
+    assert_eq!(levels(&unlisted), [("manifest folder", Severity::Bad)], "nothing is counted that nobody could list");
     assert_eq!(
         the_one(manifests::examine(&manifests::ManifestFolderFacts { exists: false, ..facts(vec![]) })).level,
         Severity::Warn
@@ -297,8 +299,8 @@ fn a_foreign_manifest_clashes_by_name_uid_or_port() {
 
 #[test]
 fn who_may_write_a_definition_is_root_on_the_node() {
-    assert_eq!(folders::examine(&[]).level, Severity::Ok);
-    let open = folders::examine(&["/d".to_owned(), "/d/x.yaml".to_owned()]);
+    assert_eq!(levels(&folders::examine(&[], &[])), [("definition folders", Severity::Ok)]);
+    let open = the_one(folders::examine(&[], &["/d".to_owned(), "/d/x.yaml".to_owned()]));
     assert_eq!(open.level, Severity::Bad);
     assert!(open.text.contains("may write to /d, /d/x.yaml and so decide what runs as root"), "{open:?}");
     assert_eq!(open.hint.as_deref(), Some("chown root /d /d/x.yaml; chmod go-w /d /d/x.yaml"));

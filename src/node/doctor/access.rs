@@ -54,7 +54,10 @@ pub fn is_closed(path: &Path) -> bool {
 }
 
 fn denied(path: &Path, flags: AccessFlags) -> bool {
-    matches!(unistd::access(path, flags), Err(Errno::EACCES | Errno::EPERM))
+    // What is no folder has nothing to be searched, for root neither.
+    let searched =
+        if fs::metadata(path).is_ok_and(|data| !data.is_dir()) { AccessFlags::X_OK } else { AccessFlags::empty() };
+    matches!(unistd::access(path, flags - searched), Err(Errno::EACCES | Errno::EPERM))
 }
 
 /// The kubeconfig and the files that it names.

@@ -23,6 +23,12 @@ pub(super) fn open(folders: &[PathBuf]) -> Vec<String> {
     open_of(folders.iter().cloned().chain(paths))
 }
 
+/// Those of `folders` that are something else.
+pub(super) fn others(folders: &[PathBuf]) -> Vec<String> {
+    let is_other = |path: &&PathBuf| fs::metadata(path).is_ok_and(|data| !data.is_dir());
+    folders.iter().filter(is_other).map(|path| path.display().to_string()).collect()
+}
+
 /// Those of `paths` and of the folders above them.
 pub(super) fn open_of(paths: impl Iterator<Item = PathBuf>) -> Vec<String> {
     let open = paths.flat_map(|path| way::open_above(&path).into_iter().chain(is_open(&path).then_some(path)));
