@@ -57,13 +57,15 @@ struct Arguments {
     /// DaemonSets of this namespace only; where one is named, the namespace of a name without one
     #[arg(short, long, global = true, value_parser = namespace)]
     namespace: Option<String>,
-    /// The form of the output, of commands that show something
+    /// The form of the output, of commands that show something. On a terminal tables fit 120 columns
     #[arg(short, long, value_enum, global = true)]
     output: Option<KubectlOutputFormat>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum KubectlOutputFormat {
+    /// Whole names and reasons, also on a terminal
+    Wide,
     /// JSON (schemaVersion 1)
     Json,
 }
@@ -216,16 +218,17 @@ fn run(arguments: &Arguments) -> Result<Exit, CommandFailure> {
     let runtime = event_loop()?;
     let kubeconfig = user::kubeconfig(arguments.kubeconfig.as_deref(), arguments.context.as_deref())?;
     let json = arguments.output == Some(KubectlOutputFormat::Json);
+    let width = output::table_width(arguments.output == Some(KubectlOutputFormat::Wide));
     let _entered = runtime.enter();
     let client = cluster::client(kubeconfig)?;
     let read = || runtime.block_on(cluster::read(&client));
     let namespace = arguments.namespace.as_deref();
     let steered = match &arguments.command {
-        None => return overview::print(&read()?.overview(namespace), namespace, json),
+        None => return overview::print(&read()?.overview(namespace), namespace, (json, width)),
         Some(KubectlCommand::Explain { node, only }) => {
             return match only.key(namespace)? {
                 Some(key) => explain::one(&read()?, node, &key, json),
-                None => explain::all(&read()?, node, namespace, json),
+                None => explain::all(&read()?, node, namespace, (json, width)),
             };
         }
         Some(KubectlCommand::Doctor) => return runtime.block_on(doctor::print(&client, json)),

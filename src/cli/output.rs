@@ -27,6 +27,14 @@ pub(super) fn width() -> usize {
     terminal.or_else(said).filter(|columns| *columns >= NARROWEST).unwrap_or(COLUMNS).min(COLUMNS)
 }
 
+/// How wide a table may be: it fits a terminal, unless `is_wide` asks for all of it, and is whole in a pipe.
+pub(super) fn table_width(is_wide: bool) -> usize {
+    if is_wide || !io::stdout().is_terminal() { usize::MAX } else { COLUMNS }
+}
+
+/// What is printed after a table that was cut.
+pub(super) const CUT: &str = "hint: -o wide shows what is cut\n";
+
 /// Writes text to standard output, without anything that a terminal would obey. A closed reader is no
 /// error.
 pub(super) fn data(text: &str) -> Result<(), CommandFailure> {

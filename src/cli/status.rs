@@ -99,7 +99,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<Exit, CommandFailure> {
     let answer: ask::Answer<StatusReport> = ask::ask_with(&arguments.config, &SocketOperation::Status)?;
     output::data(&text(&answer.report, arguments)?)?;
     if arguments.screen().is_some_and(|screen| screen.cuts(&answer.report)) {
-        output::remarks("hint: -o wide shows what is cut\n");
+        output::remarks(output::CUT);
     }
     let exit = exit(&answer.report);
     Ok(answer.end(exit))

@@ -15,6 +15,11 @@ impl Cell {
         let text = escape::line(text);
         Self { width: text.chars().count(), printed: paint(&text) }
     }
+
+    /// Whether it has no colour.
+    fn is_plain(&self) -> bool {
+        self.printed.chars().count() == self.width
+    }
 }
 
 impl From<&str> for Cell {
@@ -30,21 +35,44 @@ pub(super) fn table(head: &[&str], rows: &[Vec<Cell>]) -> String {
     lines(&all).concat()
 }
 
-/// The same at most `width` wide: the last cells, which have no colour, end with `…` where they would not fit. They keep
-/// at least 10 characters.
+/// The least width of the last column, to which others leave room, and of each of those.
+const LEAST_LAST: usize = 30;
+const LEAST: usize = 20;
+
+/// The same at most `width` wide: the last cells, which have no colour, end with `…` where they would not fit. Where that
+/// would leave too little of them, the widest others without a colour lose their middle.
 pub(super) fn fitted(head: &[&str], rows: &[Vec<Cell>], width: usize) -> String {
     let Some(last) = head.len().checked_sub(1) else { return String::new() };
-    let widest = |column: usize| {
-        let cells = rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.width);
-        cells.chain([head[column].chars().count()]).max().unwrap_or_default() + 2
-    };
-    let room = width.saturating_sub((0..last).map(widest).sum()).max(10);
+    let cells = |column: usize| rows.iter().filter_map(move |row| row.get(column));
+    let widest = |column: usize| cells(column).map(|cell| cell.width).chain([head[column].chars().count()]).max();
+    let mut widths: Vec<usize> = (0..=last).map(|column| widest(column).unwrap_or_default()).collect();
+    let is_plain: Vec<bool> = (0..last).map(|column| cells(column).all(Cell::is_plain)).collect();
+    let needed = widths[last].min(LEAST_LAST);
+    while widths[..last].iter().map(|width| width + 2).sum::<usize>() + needed > width {
+        let columns = (0..last).filter(|column| is_plain[*column] && widths[*column] > LEAST);
+        let Some(column) = columns.max_by_key(|column| widths[*column]) else { break };
+        widths[column] -= 1;
+    }
+    let room = width.saturating_sub(widths[..last].iter().map(|width| width + 2).sum()).max(10);
     let mut rows = rows.to_vec();
-    for cell in rows.iter_mut().filter_map(|row| row.get_mut(last)).filter(|cell| cell.width > room) {
-        let begin: String = cell.printed.chars().take(room - 1).collect();
-        *cell = Cell::from(format!("{}…", begin.trim_end()).as_str());
+    for row in &mut rows {
+        for (column, cell) in row.iter_mut().enumerate() {
+            if column == last && cell.width > room {
+                let begin: String = cell.printed.chars().take(room - 1).collect();
+                *cell = Cell::from(format!("{}…", begin.trim_end()).as_str());
+            } else if column < last && cell.width > widths[column] {
+                *cell = Cell::from(ends_of(&cell.printed, widths[column]).as_str());
+            }
+        }
     }
     table(head, &rows)
+}
+
+/// The text at most `width` wide: of a longer one both ends, which tell most of a name.
+fn ends_of(text: &str, width: usize) -> String {
+    let (begin, end) = ((width - 1) / 2, width - 1 - (width - 1) / 2);
+    let letters = text.chars().count();
+    text.chars().take(begin).chain(['…']).chain(text.chars().skip(letters - end)).collect()
 }
 
 /// The text at most `width` wide: of a longer one the end, which tells most of a path.
@@ -99,6 +127,28 @@ mod tests {
         assert_eq!(lines(&rows)[7], "a  7      b\n");
         // Each width anew for each cell takes minutes.
         assert!(began.elapsed().as_secs() < 60, "{:?}", began.elapsed());
+    }
+
+    #[test]
+    fn long_names_leave_room_for_the_reason() {
+        let name = "openshift-cluster-node-tuning-operator/node-feature-discovery-worker";
+        let state = Cell::painted("failing", |text| Colour::all().red(text));
+        let row = vec![
+            Cell::from(name),
+            Cell::from("node-feature-discovery-worker-7x2kp"),
+            state,
+            Cell::from("x".repeat(200).as_str()),
+        ];
+        let plain = |text: &str| text.replace("\x1b[31m", "").replace("\x1b[0m", "");
+        let text = plain(&fitted(&["DAEMONSET", "POD", "STATE", "REASON"], std::slice::from_ref(&row), 100));
+        assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
+        assert!(
+            text.contains("openshift-cluste…") && text.contains("  failing  xxxxxxxxxxxxxxxxxxxxxxxxxxxxx…\n"),
+            "{text}"
+        );
+        // Where nothing is left to cut, it is as narrow as it can be.
+        let text = plain(&fitted(&["DAEMONSET", "POD", "STATE", "REASON"], &[row], 20));
+        assert!(text.contains("openshift…ery-worker  node-feat…rker-7x2kp  failing  xxxxxxxxx…\n"), "{text}");
     }
 
     #[test]

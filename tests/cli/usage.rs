@@ -334,6 +334,10 @@ fn a_terminal_gets_colours_and_120_columns_unless_a_variable_says_otherwise() {
     let (scratch, file) = quiet_node();
     let refused = std::fs::read_to_string("tests/golden/cli/refused.yaml").unwrap();
     scratch.write("daemonsets.d/refused.yaml", &refused);
+    let long = refused
+        .replace("monitoring", "openshift-cluster-node-tuning-operator")
+        .replace("cache", "node-feature-discovery-worker");
+    scratch.write("daemonsets.d/long.yaml", &long);
     let ask = format!("status --config {file}");
     let Some(coloured) = on_a_terminal(&ask, &[]) else { return };
     let has_colours = |text: &str| text.contains("\u{1b}[");
@@ -349,6 +353,8 @@ fn a_terminal_gets_colours_and_120_columns_unless_a_variable_says_otherwise() {
     assert!(row(&coloured).contains('…') && !coloured.contains(reason), "{coloured}");
     let plain = on_a_terminal(&ask, &[("TERM", "dumb")]).unwrap();
     assert!(row(&plain).chars().count() <= 120 && row(&plain).contains("/refused.yaml "), "{plain}");
+    let named = plain.lines().find(|line| line.starts_with("openshift-")).unwrap();
+    assert!(named.chars().count() <= 120 && named.contains("  spec.template.spec."), "{plain}");
     let wide = on_a_terminal(&format!("{ask} -o wide"), &[]).unwrap();
     let hint = "hint: -o wide shows what is cut\n";
     assert!(plain.ends_with(hint) && !wide.contains(hint), "{plain}{wide}");

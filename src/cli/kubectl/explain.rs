@@ -69,7 +69,7 @@ pub(super) fn all(
     cluster: &ClusterOverview,
     name: &str,
     namespace: Option<&str>,
-    json: bool,
+    (json, width): (bool, usize),
 ) -> Result<Exit, CommandFailure> {
     let node = find(cluster, name)?;
     let (mut daemons, mut absent) = (Vec::new(), Vec::new());
@@ -90,13 +90,17 @@ pub(super) fn all(
         daemons,
         absent,
     };
-    let text = if json { output::json(&report)? } else { human(&report, Colour::new(&std::io::stdout())) };
+    let human = |width: usize| human(&report, Colour::new(&std::io::stdout()), width);
+    let text = if json { output::json(&report)? } else { human(width) };
     output::data(&text)?;
+    if !json && text != human(usize::MAX) {
+        output::remarks(output::CUT);
+    }
     let bad = report.daemons.iter().any(|entry| entry.place.is_bad());
     Ok(if bad { Exit::Refused } else { Exit::Success })
 }
 
-fn human(report: &ExplainedNode, colour: Colour) -> String {
+fn human(report: &ExplainedNode, colour: Colour, width: usize) -> String {
     let ready = if report.ready { colour.green("Ready") } else { colour.red("not Ready") };
     let agent = match &report.agent_version {
         Some(version) => escape::line(&format!("agent {version}")).into_owned(),
@@ -122,7 +126,8 @@ fn human(report: &ExplainedNode, colour: Colour) -> String {
     };
     let rows: Vec<Vec<Cell>> = report.daemons.iter().map(row).collect();
     if !rows.is_empty() {
-        text.push_str(&table::table(&["DAEMONSET", "REVISION", "POD", "STATE", "READY", "UPDATED", "REASON"], &rows));
+        let head = ["DAEMONSET", "REVISION", "POD", "STATE", "READY", "UPDATED", "REASON"];
+        text.push_str(&table::fitted(&head, &rows, width));
     }
     for absent in &report.absent {
         text.push_str(&output::line(format!("not here: {}/{}: {}", absent.namespace, absent.name, absent.reason)));

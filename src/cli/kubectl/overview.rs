@@ -18,14 +18,19 @@ use crate::core::time::Timestamp;
 /// The bar's width.
 const WIDTH: usize = 20;
 
-/// Prints everything, or the DaemonSets of `namespace`.
-pub(super) fn print(overview: &Overview, namespace: Option<&str>, json: bool) -> Result<Exit, CommandFailure> {
+/// Prints everything, or the DaemonSets of `namespace`, as JSON or in tables of some width.
+pub(super) fn print(
+    overview: &Overview,
+    namespace: Option<&str>,
+    (json, width): (bool, usize),
+) -> Result<Exit, CommandFailure> {
     let now = clock::now();
-    let text = match json {
-        true => output::json(overview)?,
-        false => human(overview, namespace, Colour::new(&std::io::stdout()), now),
-    };
+    let human = |width: usize| human(overview, namespace, (Colour::new(&std::io::stdout()), width), now);
+    let text = if json { output::json(overview)? } else { human(width) };
     output::data(&text)?;
+    if !json && text != human(usize::MAX) {
+        output::remarks(output::CUT);
+    }
     let rollouts = &overview.daemon_sets;
     let is_leaderless = rollouts.iter().any(|rollout| rollout.in_api) && overview.coordinator.words(now).1;
     let is_stopped = |rollout: &Rollout| !rollout.halted.is_empty() || !rollout.degraded.is_empty();
@@ -33,7 +38,7 @@ pub(super) fn print(overview: &Overview, namespace: Option<&str>, json: bool) ->
     Ok(if is_bad || is_leaderless { Exit::Refused } else { Exit::Success })
 }
 
-fn human(overview: &Overview, namespace: Option<&str>, colour: Colour, now: Timestamp) -> String {
+fn human(overview: &Overview, namespace: Option<&str>, (colour, width): (Colour, usize), now: Timestamp) -> String {
     let (leader, is_missing) = overview.coordinator.words(now);
     let leader = format!("coordinator: {leader}");
     let leader = if is_missing { colour.yellow(&leader) + "\n" } else { output::line(leader) };
@@ -47,7 +52,7 @@ fn human(overview: &Overview, namespace: Option<&str>, colour: Colour, now: Time
     }
     let head = ["DAEMONSET", "REVISION", "ROLLOUT", "UPDATED", "READY", "NODES"];
     let rows: Vec<Vec<Cell>> = overview.daemon_sets.iter().map(|rollout| row(rollout, colour)).collect();
-    let mut text = format!("{leader}{}", table::table(&head, &rows));
+    let mut text = format!("{leader}{}", table::fitted(&head, &rows, width));
     if rows.len() > 1 || overview.daemon_sets.iter().any(|rollout| rollout.updated_ready < rollout.desired) {
         text.push_str("# ready on the wanted revision, = on it and not ready, . not on it\n");
     }
@@ -72,7 +77,8 @@ fn human(overview: &Overview, namespace: Option<&str>, colour: Colour, now: Time
         .collect();
     if !late.is_empty() {
         text.push('\n');
-        text.push_str(&table::table(&["NODE", "DAEMONSET", "STATE", "REVISION", "READY", "REASON"], &late));
+        let head = ["NODE", "DAEMONSET", "STATE", "REVISION", "READY", "REASON"];
+        text.push_str(&table::fitted(&head, &late, width));
     }
     text
 }
@@ -175,7 +181,7 @@ mod tests {
             let daemon_sets = vec![Rollout { held, halted, is_held_by_halt, ..rollout(3, 1, 1) }];
             let coordinator = Leader::default();
             let overview = Overview { schema_version: 1, coordinator, daemon_sets, left_alone: Vec::new() };
-            let text = human(&overview, None, Colour::none(), at(1_000));
+            let text = human(&overview, None, (Colour::none(), usize::MAX), at(1_000));
             (text.contains("net: 2 of 3 nodes are left: why"), text.contains("net: revision 5d8c7: halted"))
         };
         assert_eq!((shows(true), shows(false)), ((false, true), (true, true)));
@@ -223,11 +229,11 @@ mod tests {
         let daemon_sets = vec![Rollout { nodes, held, ..rollout(3, 1, 1) }];
         let mut overview = Overview { schema_version: 1, coordinator, daemon_sets, left_alone: Vec::new() };
         assert!(
-            human(&overview, None, Colour::none(), at(31_000))
+            human(&overview, None, (Colour::none(), usize::MAX), at(31_000))
                 .starts_with("coordinator: one has not renewed its Lease for 31 s: no rollout goes on\nDAEMONSET")
         );
         assert_eq!(
-            human(&overview, None, Colour::none(), at(1_000)),
+            human(&overview, None, (Colour::none(), usize::MAX), at(1_000)),
             "coordinator: one since t\n\
              DAEMONSET        REVISION  ROLLOUT                 UPDATED  READY  NODES\n\
              kube-system/net  5d8c7     [######..............]  1/3      3/3    1 missing, 2 running\n\
@@ -237,13 +243,19 @@ mod tests {
              n2    kube-system/net  running  old       no     not replaced yet\n\
              n3    kube-system/net  missing  old       no     no agent\n"
         );
+        let mut far = overview.clone();
+        far.daemon_sets[0].nodes[1].node = "ip-10-0-123-45.eu-central-1.compute.internal".to_owned();
+        far.daemon_sets[0].nodes[1].reason = "failed to pull image: ".repeat(30);
+        let narrow = human(&far, None, (Colour::none(), 120), at(1_000));
+        assert!(narrow.lines().all(|line| line.chars().count() <= 120), "{narrow}");
+        assert!(narrow.contains("ip-10-0-123-45") && narrow.contains("failed to pull image: failed…"), "{narrow}");
         overview.left_alone = vec![LeftAlone {
             cause: LeftAloneCause::UnknownMode,
             count: 2,
             daemon_sets: vec!["a/b".to_owned(), "a/c\n\x1b[32m".to_owned()],
             hint: "label it".to_owned(),
         }];
-        let shown = human(&overview, None, Colour::none(), at(1_000));
+        let shown = human(&overview, None, (Colour::none(), usize::MAX), at(1_000));
         let named =
             "left alone (unknown mode): 2 DaemonSets of the API: a/b, a/c\\n\\u001b[32m\nhint: a/b: label it\n\nNODE";
         assert!(shown.contains(named), "{shown}");
@@ -251,7 +263,7 @@ mod tests {
         let daemon_sets = vec![Rollout { nodes, ..rollout(0, 0, 0) }];
         let overview = Overview { daemon_sets, left_alone: Vec::new(), ..overview };
         assert_eq!(
-            human(&overview, None, Colour::none(), at(1_000)),
+            human(&overview, None, (Colour::none(), usize::MAX), at(1_000)),
             "coordinator: one since t\n\
              DAEMONSET        REVISION  ROLLOUT  UPDATED  READY  NODES\n\
              kube-system/net  5d8c7     -        0/0      0/0    1 standing by\n"
