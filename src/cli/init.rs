@@ -143,43 +143,71 @@ fn namespaces(text: &str) -> Vec<String> {
     text.split([',', ' ']).filter(|word| !word.is_empty()).map(str::to_owned).collect()
 }
 
+/// The mode that an answer names.
+fn mode_of(word: &str) -> Result<DefaultMode, String> {
+    DefaultMode::from_str(word, true).map_err(|_| format!("{word} is no mode"))
+}
+
+/// The namespaces that an answer names.
+fn namespaces_of(text: &str) -> Result<Vec<String>, String> {
+    let named = namespaces(text);
+    if named.is_empty() {
+        return Err("no namespace is named".to_owned());
+    }
+    named.iter().try_for_each(|namespace| config::namespace(namespace).map(drop))?;
+    Ok(named)
+}
+
+/// The kubeconfig that an answer names; `None`: the default of the key.
+fn kubeconfig_of(word: &str) -> Result<Option<String>, String> {
+    match word {
+        "default" => Ok(None),
+        NO_API => Ok(Some(word.to_owned())),
+        path => config::path(path).map(|_| Some(path.to_owned())),
+    }
+}
+
 /// The options, and answers to what they leave open. Where no answer comes, defaults hold; without `input` nothing is asked.
 fn choices(arguments: &Arguments, mut input: Option<&mut dyn BufRead>) -> Choices {
-    let mut answer = |question: &str, default: &str| answer(input.as_deref_mut()?, question, default);
     let mode = arguments.mode.unwrap_or_else(|| {
         let question = "What to do with DaemonSets of the API that have no label daemonlet.dev/mode\n  \
                         labelled   leave them alone\n  \
                         static     run them in place of the DaemonSet controller\n  \
                         bootstrap  run them until the DaemonSet controller's pod can run\nmode";
-        loop {
-            match answer(question, DefaultMode::Labelled.as_str()) {
-                Some(word) => match DefaultMode::from_str(&word, true) {
-                    Ok(mode) => break mode,
-                    Err(_) => output::remarks(&output::line(format!("{word} is no mode"))),
-                },
-                None => break DefaultMode::Labelled,
-            }
-        }
+        let input = input.as_deref_mut();
+        input.and_then(|input| answer(input, question, "labelled", mode_of)).unwrap_or(DefaultMode::Labelled)
     });
-    let words = arguments.namespaces.as_ref().map(|words| words.join(","));
-    let words = words.or_else(|| answer("Namespaces whose DaemonSets of the API may run here (* is all)", NAMESPACES));
-    let namespaces = namespaces(words.as_deref().unwrap_or(NAMESPACES));
+    let named = arguments.namespaces.as_ref().map(|words| namespaces(&words.join(",")));
+    let named = named.or_else(|| {
+        let question = "Namespaces whose DaemonSets of the API may run here (* is all)";
+        answer(input.as_deref_mut()?, question, NAMESPACES, namespaces_of)
+    });
     let kubeconfig = arguments.kubeconfig.clone().or_else(|| {
         let question = "Kubeconfig of the agent (none: no API server; default: what `daemonlet enroll` writes)";
-        answer(question, "default").filter(|word| word != "default")
+        answer(input.as_deref_mut()?, question, "default", kubeconfig_of).flatten()
     });
-    Choices { mode, namespaces, kubeconfig }
+    Choices { mode, namespaces: named.unwrap_or_else(|| namespaces(NAMESPACES)), kubeconfig }
 }
 
-/// The answer to `question`; an empty line is the default. `None`: no answer comes.
-fn answer(input: &mut dyn BufRead, question: &str, default: &str) -> Option<String> {
-    let mut line = String::new();
-    output::remarks(&format!("{question} [{default}]: "));
-    let read = input.read_line(&mut line).unwrap_or(0);
-    match line.trim() {
-        _ if read == 0 => None,
-        "" => Some(default.to_owned()),
-        word => Some(word.to_owned()),
+/// What `read` makes of the answer to `question`, which is asked again while that is wrong; an empty line is the default.
+/// `None`: no answer comes.
+fn answer<T>(
+    input: &mut dyn BufRead,
+    question: &str,
+    default: &str,
+    read: impl Fn(&str) -> Result<T, String>,
+) -> Option<T> {
+    loop {
+        let mut line = String::new();
+        output::remarks(&format!("{question} [{default}]: "));
+        if input.read_line(&mut line).unwrap_or(0) == 0 {
+            return None;
+        }
+        let word = Some(line.trim()).filter(|word| !word.is_empty()).unwrap_or(default);
+        match read(word) {
+            Ok(value) => return Some(value),
+            Err(why) => output::remarks(&output::line(why)),
+        }
     }
 }
 
@@ -297,7 +325,7 @@ mod tests {
         let none = Choices { mode: DefaultMode::Labelled, namespaces: kube_system.clone(), kubeconfig: None };
         assert_eq!(chosen(&arguments(), ""), none, "no answer");
         assert_eq!(chosen(&arguments(), "\n\n\n"), none, "the defaults are taken");
-        let all = chosen(&arguments(), "statik\nStatic\na, b\nnone\n");
+        let all = chosen(&arguments(), "statik\nStatic\nA_B\n,\na, b\nrelative\nnone\n");
         let namespaces = ["a", "b"].map(str::to_owned).to_vec();
         assert_eq!(all, Choices { mode: DefaultMode::Static, namespaces, kubeconfig: Some("none".to_owned()) });
         let given = Arguments { mode: Some(DefaultMode::Bootstrap), kubeconfig: Some("/k".to_owned()), ..arguments() };

@@ -1,5 +1,8 @@
 //! `--config`, its drop-ins, `--print-config`, and what a mistake looks like.
 
+use std::io::Write;
+use std::process::Stdio;
+
 use crate::Scratch;
 use crate::run;
 
@@ -143,6 +146,27 @@ fn init_writes_a_configuration_once_and_shows_the_first_pass() {
     );
     assert_eq!(run(["init", "--force", "-o", &file]).code, 0);
     assert!(std::fs::read_to_string(&file).unwrap().contains("default-mode = \"labelled\""));
+}
+
+#[test]
+fn init_asks_again_on_a_terminal_what_was_answered_wrongly() {
+    let scratch = Scratch::new(&[]);
+    let file = scratch.text("node.toml");
+    let mut script = std::process::Command::new("script");
+    script.args(["-qec", &format!("{} init -o {file}", env!("CARGO_BIN_EXE_daemonlet")), "/dev/null"]);
+    let Ok(mut child) = script.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn() else { return };
+    let answers = b"statik\nstatic\nA_B\nkube-system, a\nrelative\nnone\n";
+    child.stdin.take().unwrap().write_all(answers).unwrap();
+    let output = child.wait_with_output().unwrap();
+    let shown = String::from_utf8(output.stdout).unwrap().replace('\r', "");
+    assert!(output.status.success(), "{shown}");
+    for (question, asked) in [("mode [labelled]: ", 2), ("(* is all) [kube-system]: ", 2), ("writes) [default]: ", 2)] {
+        assert_eq!(shown.matches(question).count(), asked, "{question}: {shown}");
+    }
+    assert!(!shown.contains("--namespaces") && !shown.contains("--kubeconfig"), "nobody typed these: {shown}");
+    let written = std::fs::read_to_string(&file).unwrap();
+    let kept = ["default-mode = \"static\"", "kubeconfig = \"\"", "namespaces = [\"kube-system\", \"a\"]"];
+    assert!(kept.iter().all(|line| written.contains(line)), "{written}");
 }
 
 #[test]
