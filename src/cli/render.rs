@@ -173,6 +173,9 @@ pub(super) fn run(arguments: &Arguments) -> Result<Exit, CommandFailure> {
     if let Some(note) = old_kubelet(&options).filter(|_| !arguments.strict) {
         output::remarks(&output::line(format!("note: {note}")));
     }
+    if let Some(note) = new_kubelet(&options) {
+        output::remarks(&output::line(format!("note: {note}")));
+    }
     for note in earlier.iter().filter(|_| !arguments.strict) {
         output::remarks(&output::line(format!("note: {note}")));
     }
@@ -197,7 +200,15 @@ fn unapplied(inputs: &RenderInputs, node: Option<&NodeView>) -> Vec<(String, Opt
     patched.filter(|_| node.is_none()).map(problem).collect()
 }
 
-/// The note about a kubelet that daemonlet is not tested with.
+/// The note about a kubelet that is newer than all that daemonlet is tested with.
+fn new_kubelet(options: &RenderOptions) -> Option<String> {
+    let of = |(major, minor): (u32, u32)| format!("{major}.{minor}");
+    let version = options.kubelet_version.filter(|version| *version > NEWEST_KUBELET)?;
+    let (version, newest) = (of(version), of(NEWEST_KUBELET));
+    Some(format!("kubelet {version} is not tested: {newest} is the newest that daemonlet is tested with"))
+}
+
+/// The note about a kubelet that is older than that.
 fn old_kubelet(options: &RenderOptions) -> Option<String> {
     let of = |(major, minor): (u32, u32)| format!("{major}.{minor}");
     let (version, oldest) = (options.kubelet_version?, OLDEST_KUBELET);

@@ -47,7 +47,8 @@ pub(in crate::cli) struct RenderInputs {
     pub(in crate::cli) invalid: Vec<RenderEntry>,
     /// Paths that cannot be read: the message, and no hint.
     pub(in crate::cli) unreadable: Vec<(String, Option<String>)>,
-    /// What `--strict` refuses, each with its hint: objects that are there twice, or of an API version that is gone.
+    /// What `--strict` refuses, each with its hint: objects that are there twice, or of an API version that is gone, and
+    /// what is no file.
     pub(super) doubtful: Vec<(String, Option<String>)>,
     /// The file in which each object was last read.
     seen: BTreeMap<ObjectName, PathBuf>,
@@ -60,6 +61,7 @@ pub(super) type UnknownFields = BTreeMap<ObjectKey, Vec<FieldError>>;
 pub(in crate::cli) fn read(paths: &[PathBuf]) -> RenderInputs {
     let mut inputs = RenderInputs::default();
     for path in paths {
+        inputs.doubtful.extend(passed_over(path));
         for (name, text) in texts(path) {
             match text {
                 Ok(text) => add(&mut inputs, &name, &text),
@@ -119,6 +121,17 @@ fn texts(path: &Path) -> Vec<NamedText> {
             files.into_iter().map(|file| (file.clone(), text(&file))).collect()
         }
     }
+}
+
+/// What the folder `path` has under the name of a file and what is neither one nor a folder, nor masks another file.
+fn passed_over(path: &Path) -> Vec<(String, Option<String>)> {
+    let is_mask = |file: &Path| fs::canonicalize(file).is_ok_and(|target| target == Path::new("/dev/null"));
+    let mut found: Vec<PathBuf> =
+        fs::read_dir(path).into_iter().flatten().flatten().map(|entry| entry.path()).collect();
+    found.retain(|file| has_known_extension(file) && !is_readable_kind(file) && !file.is_dir() && !is_mask(file));
+    found.sort();
+    let said = |file: &PathBuf| format!("{}: it is not a regular file, which --strict refuses", file.display());
+    found.iter().map(|file| (said(file), Some("put a regular file in its place, or remove it".to_owned()))).collect()
 }
 
 fn text(path: &Path) -> io::Result<String> {

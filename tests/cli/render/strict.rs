@@ -129,6 +129,19 @@ fn the_kubelet_that_is_rendered_for_can_be_said() {
     assert!(render("new").err.contains("expected a version such as v1.35.2, not \"new\""));
     assert_eq!(older.err, "note: kubelet 1.33 is not supported: 1.34 is the oldest that daemonlet is tested with\n");
     assert_eq!(render("1.34").err, "", "it is");
+    let newest = "note: kubelet 1.99 is not tested: 1.36 is the newest that daemonlet is tested with\n";
+    assert_eq!((render("v1.99.0").err.as_str(), render("v1.36.9").err.as_str()), (newest, ""));
+}
+
+#[test]
+fn strict_refuses_what_is_no_file_in_a_folder_but_a_mask() {
+    let scratch = Scratch::new(&[("in/a.yaml", GOOD), ("in/b.yaml", CONFIG_MAP), ("in/deep.yaml/c.yaml", "")]);
+    std::os::unix::fs::symlink("/dev/null", scratch.path("in/masked.yaml")).unwrap();
+    let render = || run(["render", "--strict", "--node-name", "n1", "-f", &scratch.text("in")]);
+    assert_eq!(render().code, 0, "{:?}", render());
+    let _socket = std::os::unix::net::UnixListener::bind(scratch.text("in/s.yaml")).unwrap();
+    let said = format!("error: {}: it is not a regular file, which --strict refuses\n", scratch.text("in/s.yaml"));
+    assert!(render().code == 1 && render().err.contains(&said), "{:?}", render());
 }
 
 #[test]
