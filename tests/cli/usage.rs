@@ -115,7 +115,7 @@ fn help_knows_commands_and_topics() {
     let help = |words: &[&str]| run(std::iter::once(&"help").chain(words));
     let all = help(&[]);
     assert_eq!((all.code, all.err.as_str()), (0, ""));
-    assert!(all.out.contains("Topics, for daemonlet help TOPIC:\n  annotations, "), "{}", all.out);
+    assert!(all.out.contains("Topics, for daemonlet help TOPIC:\n  alerts, annotations, "), "{}", all.out);
     assert!(all.out.lines().all(|line| line.len() <= 100), "{}", all.out);
     assert_eq!(help(&["generate", "rbac"]).out, run(["generate", "rbac", "--help"]).out);
     assert!(help(&["exit-codes"]).out.starts_with("## Exit codes\n"));
