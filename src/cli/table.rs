@@ -143,7 +143,8 @@ mod tests {
         let text = plain(&fitted(&["DAEMONSET", "POD", "STATE", "REASON"], std::slice::from_ref(&row), 100));
         assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
         assert!(
-            text.contains("openshift-cluste…") && text.contains("  failing  xxxxxxxxxxxxxxxxxxxxxxxxxxxxx…\n"),
+            text.contains("openshift-clus…scovery-worker  node-feature-…y-worker-7x2kp")
+                && text.contains("  failing  xxxxxxxxxxxxxxxxxxxxxxxxxxxxx…\n"),
             "{text}"
         );
         // Where nothing is left to cut, it is as narrow as it can be.

@@ -248,7 +248,7 @@ mod tests {
         far.daemon_sets[0].nodes[1].reason = "failed to pull image: ".repeat(30);
         let narrow = human(&far, None, (Colour::none(), 120), at(1_000));
         assert!(narrow.lines().all(|line| line.chars().count() <= 120), "{narrow}");
-        assert!(narrow.contains("ip-10-0-123-45") && narrow.contains("failed to pull image: failed…"), "{narrow}");
+        assert!(narrow.contains("ip-10-0-123-45") && narrow.contains("failed to pull image: failed t…\n"), "{narrow}");
         overview.left_alone = vec![LeftAlone {
             cause: LeftAloneCause::UnknownMode,
             count: 2,

@@ -155,8 +155,8 @@ fn what_cannot_be_read_is_reported() {
     assert_eq!(problems[0], "/etc: cannot be read: not a directory");
     assert_eq!(problems[1], "/usr/fifo.yaml: cannot be read: it is not a regular file");
     assert_eq!(problems[2], "/usr/x.yaml: cannot be read: no such file or directory");
-    let hint =
-        |end: &str| folders.view.problems.iter().find(|one| one.file.ends_with(end)).unwrap().hint.clone().unwrap();
+    let of = |end: &str| folders.view.all_problems().find(|problem| problem.file.ends_with(end)).unwrap();
+    let hint = |end: &str| of(end).hint.clone().unwrap();
     assert_eq!(hint("x.yaml"), "correct the link, or remove it");
     assert_eq!(hint("etc"), "make it a folder, or take it out of `folders`");
     assert_eq!(hint("fifo.yaml"), "put a regular file in its place, or remove it");
