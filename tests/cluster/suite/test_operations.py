@@ -200,7 +200,7 @@ class OperationsTest(Coordinated):
         promtool("test", "rules", MONITORING / "rules-test.yaml")
         # What only shows while something is wrong is in the table all the same.
         table = (tools.REPO / "docs" / "metrics.md").read_text(encoding="utf-8")
-        known = set(re.findall(r"(?m)^\| `(\w+)` \|", table))
+        known = set(re.findall(r"(?m)^\| `([a-z_]+)` \|", table))
         shown = set(re.findall(r"(?m)^# TYPE (\w+)", text))
         self.assertEqual(shown - known, set())
         self.assertEqual(known - shown, {"daemonlet_refused_daemons", "daemonlet_failed_revision",
