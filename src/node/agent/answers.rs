@@ -99,7 +99,10 @@ impl Agent {
             SocketOperation::Approve { namespace, name } => self.approve(&ObjectKey::new(namespace, name)).await,
             SocketOperation::Recording => json!({"error": "the loop hands the recording over"}),
             SocketOperation::Release { daemons } => self.release(&daemons.iter().cloned().collect()).await,
-            SocketOperation::Restart { namespace, name } => self.restart(&ObjectKey::new(namespace, name)).await,
+            SocketOperation::Restart { namespace, name } => {
+                self.read_what_comes_to_rest().await;
+                self.restart(&ObjectKey::new(namespace, name)).await
+            }
         }
     }
 
@@ -223,7 +226,6 @@ impl Agent {
     /// Orders a new incarnation of a daemon; gives what follows, or why nothing does.
     async fn restart(&mut self, key: &ObjectKey) -> Value {
         let refuse = |why: &str| json!({"error": format!("{key} is not restarted: {why}")});
-        self.read_what_comes_to_rest().await;
         let record = match self.restarted(key) {
             Ok(record) => record,
             Err(why) => return refuse(&why),
