@@ -267,8 +267,8 @@ fn entry(
     let key = daemon_set.key.clone();
     let namespace = NamespaceSelector::of(&key.namespace, objects.lookup(&namespace_of(daemon_set)), "");
     let placement = node.map(|node| placement::should_run(node, daemon_set, namespace.as_ref()));
-    if let Some(placement) = placement.filter(|placement| !placement.should_run) {
-        return RenderEntry::NotSelected { key, reason: placement.reason };
+    if let Some(misfit) = placement.and_then(|placement| placement.misfit) {
+        return RenderEntry::NotSelected { key, reason: misfit.to_string() };
     }
     let config_map = overlays::config_map(daemon_set);
     let no_labels = BTreeMap::new();

@@ -64,7 +64,7 @@ pub fn explain(daemon_set: &DaemonSet, node: &NodeView, rules: &ExplainRules<'_>
         terms.push(term("node selector of the namespace", Some(check.matches), check.to_string()));
     }
     let placement = judgement.placement(node);
-    let because = if placement.reason.is_empty() { String::new() } else { format!(": {}", placement.reason) };
+    let because = placement.misfit.map_or_else(String::new, |misfit| format!(": {misfit}"));
     let yes_or_no = |answer: bool| if answer { "yes" } else { "no" };
     let run = placement.should_run;
     terms.push(term("should run here", Some(run), format!("{}{because}", yes_or_no(run))));

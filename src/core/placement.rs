@@ -29,15 +29,45 @@ pub use taints::TaintCheck;
 pub use taints::automatic_tolerations;
 pub use taints::tolerates_starting;
 
-/// Upstream's two results, and the reason.
+/// Upstream's two results.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Placement {
     /// A pod should be started here.
     pub should_run: bool,
     /// A pod that runs here may stay.
     pub should_continue_running: bool,
-    /// The reason; empty if `should_run`.
-    pub reason: String,
+    /// The first rule that fails; `None` if `should_run`.
+    pub misfit: Option<Misfit>,
+}
+
+/// The rule by which a node is not for a DaemonSet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Misfit {
+    NodeName {
+        wanted: String,
+        node: String,
+    },
+    NodeSelector(LabelCheck),
+    /// None of the terms matches.
+    NodeAffinity(Vec<TermCheck>),
+    Taint(TaintCheck),
+    NamespaceSelector(NamespaceCheck),
+}
+
+impl fmt::Display for Misfit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NodeName { wanted, node } => write!(f, "spec.nodeName is {wanted}, this is {node}"),
+            Self::NodeSelector(check) => write!(f, "nodeSelector {check}"),
+            Self::NodeAffinity(terms) => match &terms[..] {
+                [] => f.write_str("required node affinity has no terms, so it matches no node"),
+                [term] => write!(f, "required node affinity: {}", term.why_not()),
+                terms => write!(f, "required node affinity: none of its {} terms matches", terms.len()),
+            },
+            Self::Taint(taint) => write!(f, "taint {taint} is not tolerated"),
+            Self::NamespaceSelector(check) => write!(f, "node selector of the namespace {check}"),
+        }
+    }
 }
 
 /// Every placement rule with its result on one node.
@@ -107,49 +137,35 @@ pub fn judge(node: &NodeView, daemon_set: &DaemonSet, namespace: Option<&Namespa
 }
 
 impl Judgement {
-    /// The two results, with the first failing rule as the reason.
+    /// The two results, with the first failing rule.
     pub fn placement(&self, node: &NodeView) -> Placement {
-        if let Some(reason) = self.misfit(node) {
-            return Placement { should_run: false, should_continue_running: false, reason };
-        }
-        match self.taints.iter().find(|taint| taint.repels()) {
-            None => self.placement_by_namespace(),
-            Some(taint) => Placement {
-                should_run: false,
-                should_continue_running: !self.taints.iter().any(TaintCheck::evicts),
-                reason: format!("taint {taint} is not tolerated"),
-            },
-        }
+        let misfit = self.misfit(node);
+        let should_continue_running = match &misfit {
+            None => true,
+            Some(Misfit::Taint(_)) => !self.taints.iter().any(TaintCheck::evicts),
+            // An invalid selector starts nothing and ends nothing.
+            Some(Misfit::NamespaceSelector(check)) => check.invalid.is_some(),
+            Some(Misfit::NodeName { .. } | Misfit::NodeSelector(_) | Misfit::NodeAffinity(_)) => false,
+        };
+        Placement { should_run: misfit.is_none(), should_continue_running, misfit }
     }
 
-    /// Checked last. An invalid selector starts nothing and ends nothing.
-    fn placement_by_namespace(&self) -> Placement {
-        match &self.namespace_selector {
-            Some(check) if !check.matches => Placement {
-                should_run: false,
-                should_continue_running: check.invalid.is_some(),
-                reason: format!("node selector of the namespace {check}"),
-            },
-            _ => Placement { should_run: true, should_continue_running: true, reason: String::new() },
-        }
-    }
-
-    /// Why the pod does not fit, regardless of taints.
-    fn misfit(&self, node: &NodeView) -> Option<String> {
+    /// The first rule that fails; that of the namespace is checked last.
+    fn misfit(&self, node: &NodeView) -> Option<Misfit> {
         if let Some(NodeNameCheck { wanted, matches: false }) = &self.node_name {
-            return Some(format!("spec.nodeName is {wanted}, this is {}", node.name));
+            return Some(Misfit::NodeName { wanted: wanted.clone(), node: node.name.clone() });
         }
         if let Some(check) = self.node_selector.iter().find(|check| !check.matches) {
-            return Some(format!("nodeSelector {check}"));
+            return Some(Misfit::NodeSelector(check.clone()));
         }
-        match self.node_affinity.as_deref() {
-            Some([]) => Some("required node affinity has no terms, so it matches no node".to_owned()),
-            Some([term]) if !term.matches => Some(format!("required node affinity: {}", term.why_not())),
-            Some(terms) if !terms.iter().any(|term| term.matches) => {
-                Some(format!("required node affinity: none of its {} terms matches", terms.len()))
-            }
-            _ => None,
+        if let Some(terms) = self.node_affinity.as_ref().filter(|terms| !terms.iter().any(|term| term.matches)) {
+            return Some(Misfit::NodeAffinity(terms.clone()));
         }
+        if let Some(taint) = self.taints.iter().find(|taint| taint.repels()) {
+            return Some(Misfit::Taint(taint.clone()));
+        }
+        let check = self.namespace_selector.as_ref().filter(|check| !check.matches)?;
+        Some(Misfit::NamespaceSelector(check.clone()))
     }
 }
 

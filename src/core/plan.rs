@@ -23,6 +23,7 @@ mod placed;
 mod ports;
 mod progress;
 mod ready;
+mod reason;
 mod refresh;
 mod released;
 mod replace;
@@ -72,6 +73,8 @@ pub use facts::VolumesFact;
 pub use facts::Withheld;
 pub use jitter::jitter;
 pub use note::Note;
+pub use reason::Reason;
+pub use reason::Reasons;
 pub use summary::Summary;
 pub use trigger::AwaitedTrigger;
 use turn::Gate;
@@ -105,7 +108,7 @@ pub enum Action {
         uid: String,
         /// Its pod's name.
         pod: String,
-        reason: String,
+        reason: Reason,
         /// What it makes room for, and ends only if the disk takes that.
         #[serde(skip)]
         successor: Option<Arc<RenderResult>>,
@@ -121,7 +124,7 @@ pub enum Action {
         /// What to write.
         rendering: Arc<RenderResult>,
         /// Why now.
-        reason: String,
+        reason: Reason,
     },
     /// Update data or manifest of a live instance in place.
     Refresh {
@@ -155,7 +158,7 @@ pub enum Action {
         /// Its pod's name.
         pod: String,
         /// Why now.
-        reason: String,
+        reason: Reason,
     },
     /// Keep the data that the instance runs with for a roll-back; before any other action.
     Keep {
@@ -165,7 +168,7 @@ pub enum Action {
     /// Ask the API server directly whether the daemon is gone.
     Confirm {
         /// What has to be confirmed.
-        reason: String,
+        reason: Reason,
     },
 }
 
@@ -239,7 +242,7 @@ pub fn plan_daemon(
     let mut planner = Planner::new(record, context, facts);
     if let Some(why) = facts.unreadable_manifests() {
         planner.take_turn_unread();
-        planner.keep(State::Unknown, &format!("its manifest cannot be read: {why}"));
+        planner.keep(State::Unknown, [Reason::ManifestsUnreadable(why.to_owned())]);
         return planner.done();
     }
     planner.finish_ended();
@@ -251,21 +254,22 @@ pub fn plan_daemon(
         Desired::Wanted { daemon_set, mode, note } => planner.wanted(daemon_set, *mode, note.as_ref()),
         Desired::Held { daemon_set, mode, why, ask } => planner.held(daemon_set, *mode, why, *ask),
         Desired::Refused { mode, errors } => planner.refused(*mode, errors),
-        Desired::Left { reason, taken_away } => planner.left(&reason.to_string(), *taken_away),
+        Desired::Left { reason, taken_away } => planner.left(reason, *taken_away),
         Desired::Gone { reason, by_list, ignore_file } => {
-            planner.gone(&reason.to_string(), *by_list, ignore_file.as_deref());
+            planner.gone(reason, *by_list, ignore_file.as_deref());
         }
         Desired::Orphaned { ignore_file } => planner.orphaned(ignore_file.as_deref()),
         Desired::Confirm { reason } => {
-            planner.keep(State::Unknown, &format!("{reason}; asking the API server"));
-            planner.plan.actions.push(Action::Confirm { reason: reason.to_string() });
+            let reason = Reason::Desired(reason.clone());
+            planner.keep(State::Unknown, [reason.clone(), Reason::AsksApi]);
+            planner.plan.actions.push(Action::Confirm { reason });
         }
         Desired::Kept { reason } => {
-            planner.keep(State::Unknown, &reason.to_string());
+            planner.keep(State::Unknown, [Reason::Desired(reason.clone())]);
             planner.hint_release();
         }
-        Desired::SetAside { mode, reason } => planner.set_aside(*mode, &reason.to_string()),
-        Desired::Unsure { reason } => planner.keep(State::Unknown, &reason.to_string()),
+        Desired::SetAside { mode, reason } => planner.set_aside(*mode, reason),
+        Desired::Unsure { reason } => planner.keep(State::Unknown, [Reason::Desired(reason.clone())]),
     }
     planner.done()
 }
@@ -320,7 +324,7 @@ impl<'a> Planner<'a> {
     }
 
     /// Keeps the instance, with its data up to date; starts nothing.
-    fn keep(&mut self, state: State, reason: &str) {
+    fn keep(&mut self, state: State, reasons: impl IntoIterator<Item = Reason>) {
         let live: Vec<Instance> = self.plan.record.live().cloned().collect();
         for instance in &live {
             self.refresh(instance);
@@ -330,15 +334,16 @@ impl<'a> Planner<'a> {
             self.plan.summary.state = if self.plan.record.instances.is_empty() { state } else { State::Stopping };
         }
         if live.is_empty() || !state.is_idle() {
-            self.add_reason(reason);
+            self.add_reasons(reasons);
         }
     }
 
-    fn add_reason(&mut self, reason: &str) {
-        if self.plan.summary.reason.is_empty() {
-            self.plan.summary.reason = reason.to_owned();
-        } else if !reason.is_empty() {
-            self.plan.summary.reason = format!("{reason}; {}", self.plan.summary.reason);
-        }
+    fn add_reason(&mut self, reason: Reason) {
+        self.add_reasons([reason]);
+    }
+
+    /// Adds the reasons before those that are known.
+    fn add_reasons(&mut self, reasons: impl IntoIterator<Item = Reason>) {
+        self.plan.summary.reasons.prepend(reasons);
     }
 }

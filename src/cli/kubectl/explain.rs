@@ -74,12 +74,15 @@ pub(super) fn all(
     let node = find(cluster, name)?;
     let (mut daemons, mut absent) = (Vec::new(), Vec::new());
     for key in cluster.keys().into_iter().filter(|key| namespace.is_none_or(|wanted| key.namespace == wanted)) {
-        let reason = || cluster.placement(node, &key).map(|placement| placement.reason);
+        let placement = || cluster.placement(node, &key);
         let ObjectKey { namespace, name } = key.clone();
         match cluster.place(node, &key) {
             Some(place) => daemons.push(ExplainedDaemon { namespace, name, place }),
             // Daemons that only other nodes have in their folders do not concern this one.
-            None => absent.extend(reason().map(|reason| Absent { namespace, name, reason })),
+            None => absent.extend(placement().map(|placement| {
+                let reason = placement.misfit.map(|misfit| misfit.to_string()).unwrap_or_default();
+                Absent { namespace, name, reason }
+            })),
         }
     }
     let report = ExplainedNode {

@@ -98,8 +98,8 @@ fn node_should_run_daemon_pod() {
     let node = node("test-node", &["name=simple-daemon", "type=production"]);
     for (case, spec, fits) in table {
         let got = should_run(&node, &daemon_set(spec), None);
-        assert_eq!((got.should_run, got.should_continue_running), (fits, fits), "{case}: {}", got.reason);
-        assert_eq!(got.reason.is_empty(), fits, "{case}: {}", got.reason);
+        assert_eq!((got.should_run, got.should_continue_running), (fits, fits), "{case}: {:?}", got.misfit);
+        assert_eq!(got.misfit.is_none(), fits, "{case}: {:?}", got.misfit);
     }
 }
 
@@ -216,7 +216,7 @@ fn node_selector_and_affinity() {
     ];
     for (case, spec, name, labels, fits) in table {
         let got = should_run(&node(name, labels), &daemon_set(spec), None);
-        assert_eq!(got.should_run, fits, "{case}: {}", got.reason);
+        assert_eq!(got.should_run, fits, "{case}: {:?}", got.misfit);
     }
 }
 
@@ -247,7 +247,7 @@ fn tainted_nodes() {
         let mut node = node("n", &[]);
         node.taints = taints.iter().map(|text| taint(text)).collect();
         let got = should_run(&node, &daemon_set(spec), None);
-        assert_eq!((got.should_run, got.should_continue_running), (run, stay), "{case}: {}", got.reason);
+        assert_eq!((got.should_run, got.should_continue_running), (run, stay), "{case}: {:?}", got.misfit);
     }
 }
 
@@ -269,7 +269,7 @@ fn reasons_are_one_line() {
         (json!({}), "taint a=b:NoSchedule is not tolerated"),
     ];
     for (spec, reason) in table {
-        assert_eq!(should_run(&tainted, &daemon_set(spec), None).reason, reason);
+        assert_eq!(should_run(&tainted, &daemon_set(spec), None).misfit.unwrap().to_string(), reason);
     }
 }
 
@@ -300,7 +300,8 @@ fn the_node_selector_of_the_namespace() {
         let selector = NamespaceSelector::of("a", Lookup::Present(&namespace), default);
         let got = should_run(&node, &daemon_set(json!({})), selector.as_ref());
         assert_eq!((got.should_run, got.should_continue_running), answers, "{annotations:?} {default}");
-        assert!(got.reason.contains(reason) && got.reason.is_empty() == reason.is_empty(), "{}", got.reason);
+        let misfit = got.misfit.map(|misfit| misfit.to_string()).unwrap_or_default();
+        assert!(misfit.contains(reason) && misfit.is_empty() == reason.is_empty(), "{misfit}");
     }
 }
 

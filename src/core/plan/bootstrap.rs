@@ -17,10 +17,12 @@ use super::Evidence;
 use super::Images;
 use super::Note;
 use super::Planner;
+use super::Reason;
 use super::State;
 use super::Stock;
 use super::StockPod;
 use super::Unbound;
+use super::reason::StockMissing;
 
 /// If nothing of a stock pod that was never Ready can run for this long, the instance returns: no API server answers and
 /// nothing of it runs, the scheduler cannot bind it, or it is gone and has no successor.
@@ -34,28 +36,24 @@ impl Planner<'_> {
         let runs = self.plan.record.live().next().is_some();
         match self.facts.stock(daemon_set, known.as_ref()) {
             Stock::Here(pod) => self.hand_over(daemon_set, &pod, known.filter(|known| !known.is_unknown())),
-            Stock::Unlisted if !runs && known.as_ref().is_none_or(HandOver::is_unknown) => self.waits_for_stock(
-                known,
-                "the API server has not listed the pods of this node: the DaemonSet controller's may be among them",
-            ),
-            Stock::Lost(_) if !runs && known.as_ref().is_some_and(HandOver::is_unknown) => self.waits_for_stock(
-                known,
-                "its record is lost, so it may have been handed over to the DaemonSet controller in this boot: it \
-                 starts when the API server answers, or at the next boot",
-            ),
-            Stock::Lost(_) if !runs && known.is_none() && self.awaits_stock() => self.waits_for_stock(
-                known,
-                "the API server has not been connected to yet, and the DaemonSet controller's pod may be on this node",
-            ),
+            Stock::Unlisted if !runs && known.as_ref().is_none_or(HandOver::is_unknown) => {
+                self.waits_for_stock(known, Reason::StockUnlisted)
+            }
+            Stock::Lost(_) if !runs && known.as_ref().is_some_and(HandOver::is_unknown) => {
+                self.waits_for_stock(known, Reason::HandOverForgotten)
+            }
+            Stock::Lost(_) if !runs && known.is_none() && self.awaits_stock() => {
+                self.waits_for_stock(known, Reason::StockUnconnected)
+            }
             Stock::Absent if known.as_ref().is_some_and(HandOver::is_unknown) => false,
             Stock::Absent | Stock::Unlisted if runs => false,
             Stock::Absent if known.as_ref().is_some_and(|known| !known.done) => {
-                known.is_some_and(|known| self.waits_for_missing(daemon_set, known, "the API server shows no such pod"))
+                known.is_some_and(|known| self.waits_for_missing(daemon_set, known, StockMissing::NotShown))
             }
             // A rollout of the DaemonSet controller does not bring the instance back.
             Stock::Absent | Stock::Unlisted => {
                 let known = known.map(|known| HandOver { missing: None, ..known });
-                self.stays_handed_over(daemon_set, known, "it was handed over to the DaemonSet controller in this boot")
+                self.stays_handed_over(daemon_set, known, Reason::HandedOver)
             }
             Stock::Lost(evidence) => !runs && self.waits_for_lost(daemon_set, known, evidence),
         }
@@ -71,7 +69,7 @@ impl Planner<'_> {
     }
 
     /// Nothing starts, for `reason`; what is `known` of a hand-over stays known.
-    fn waits_for_stock(&mut self, known: Option<HandOver>, reason: &str) -> bool {
+    fn waits_for_stock(&mut self, known: Option<HandOver>, reason: Reason) -> bool {
         self.plan.record.hand_over = known;
         self.plan.summary.state = State::Waiting;
         self.add_reason(reason);
@@ -86,7 +84,7 @@ impl Planner<'_> {
             return;
         }
         if let Stock::Here(pod) = self.facts.stock(daemon_set, None) {
-            self.add_reason(&format!("pod {} of a DaemonSet controller is here too", pod.name));
+            self.add_reason(Reason::StockPodBeside(pod.name.clone()));
             self.plan.summary.hints.push(owners::FIX.to_owned());
             self.plan.summary.stock_pod = Some(pod.name);
         }
@@ -121,16 +119,16 @@ impl Planner<'_> {
         };
         match &pod.unbound {
             Some(unbound) if !done && self.plan.record.instances.is_empty() => {
-                let why = format!("the scheduler cannot bind it: {}", unbound.message);
+                let missing = StockMissing::Unbound(unbound.message.clone());
                 let failed = FailedHandOver { boot: hand_over.boot.clone(), uid: hand_over.uid.clone() };
-                let waits = self.waits_for_missing(daemon_set, hand_over, &why);
+                let waits = self.waits_for_missing(daemon_set, hand_over, missing);
                 self.plan.record.failed_hand_over = (!waits).then_some(failed);
                 waits
             }
             _ => self.stays_handed_over(
                 daemon_set,
                 Some(HandOver { missing: None, ..hand_over }),
-                &format!("the DaemonSet controller's pod {} is here", pod.name),
+                Reason::StockPodHere(pod.name.clone()),
             ),
         }
     }
@@ -151,17 +149,17 @@ impl Planner<'_> {
         goes_on
     }
 
-    /// Nothing of the pod that was handed over to can run, because `why`; it has never been Ready. Whether the instance still
+    /// Nothing of the pod that was handed over to can run; it has never been Ready. Whether the instance still
     /// waits for it.
-    fn waits_for_missing(&mut self, daemon_set: &Arc<DaemonSet>, known: HandOver, why: &str) -> bool {
+    fn waits_for_missing(&mut self, daemon_set: &Arc<DaemonSet>, known: HandOver, missing: StockMissing) -> bool {
         let since = known.missing.unwrap_or(self.context.now);
         if self.context.now - since >= MISSING {
-            self.add_reason(&format!("the DaemonSet controller's pod {} has never been ready, and {why}", known.pod));
+            self.add_reason(Reason::HandOverFailed { pod: known.pod, missing });
             return false;
         }
         self.wake(since + MISSING);
-        let reason = format!("it was handed over to the DaemonSet controller's pod {}, and {why}", known.pod);
-        self.stays_handed_over(daemon_set, Some(HandOver { missing: Some(since), ..known }), &reason)
+        let reason = Reason::HandOverWaits { pod: known.pod.clone(), missing };
+        self.stays_handed_over(daemon_set, Some(HandOver { missing: Some(since), ..known }), reason)
     }
 
     /// The runtime is the only evidence of the stock pod.
@@ -173,18 +171,16 @@ impl Planner<'_> {
             self.wake(now + Span::from_secs(5));
         }
         match evidence {
-            Evidence::Gone if !known.done => {
-                self.waits_for_missing(daemon_set, known, "nothing of it runs and no API server answers")
-            }
+            Evidence::Gone if !known.done => self.waits_for_missing(daemon_set, known, StockMissing::NothingRuns),
             Evidence::Gone | Evidence::Running | Evidence::Unknown(_) => {
-                let reason = format!("it was handed over to the DaemonSet controller's pod {} in this boot", known.pod);
-                self.stays_handed_over(daemon_set, Some(HandOver { missing: None, ..known }), &reason)
+                let reason = Reason::HandedOverTo(known.pod.clone());
+                self.stays_handed_over(daemon_set, Some(HandOver { missing: None, ..known }), reason)
             }
         }
     }
 
     /// Nothing runs here any more; the record keeps what the instance needs to return without an API server.
-    fn stays_handed_over(&mut self, daemon_set: &Arc<DaemonSet>, hand_over: Option<HandOver>, reason: &str) -> bool {
+    fn stays_handed_over(&mut self, daemon_set: &Arc<DaemonSet>, hand_over: Option<HandOver>, reason: Reason) -> bool {
         let Some(hand_over) = hand_over else { return false };
         self.plan.record.hand_over = Some(hand_over);
         self.unplaced(reason);

@@ -24,6 +24,7 @@ use crate::core::upstream::api_server;
 
 use super::Note;
 use super::Planner;
+use super::Reason;
 use super::State;
 use super::progress::Target;
 
@@ -61,7 +62,7 @@ impl Planner<'_> {
                 Some(words) => self.refuse_pod(&words),
                 None => {
                     self.plan.summary.state = State::Waiting;
-                    self.add_reason("asks the API server whether it accepts the pod");
+                    self.add_reason(Reason::AsksAdmission);
                     None
                 }
             },
@@ -152,7 +153,7 @@ impl Planner<'_> {
             let waits = note("what runs stays until then");
             self.plan.summary.state = State::Waiting;
             self.plan.summary.hints.extend(waits.hint.clone());
-            self.add_reason(&waits.to_string());
+            self.add_reason(Reason::Refused(vec![waits]));
             return None;
         }
         self.note_all(&[note("it starts as its template says")]);

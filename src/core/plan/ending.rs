@@ -8,6 +8,7 @@ use crate::core::record::EndConfirmation;
 use crate::core::record::Instance;
 use crate::core::record::Phase;
 use crate::core::rendering::RenderResult;
+use crate::core::sources::DesiredReason;
 use crate::core::time::Span;
 
 use super::Action;
@@ -16,6 +17,7 @@ use super::Evidence;
 use super::GONE_AFTER;
 use super::ManifestFact;
 use super::Planner;
+use super::Reason;
 use super::State;
 
 /// If its manifest is still there so long after its end, an instance counts as running.
@@ -55,7 +57,7 @@ impl Planner<'_> {
                 self.plan.actions.push(Action::End {
                     uid: instance.uid.clone(),
                     pod: instance.pod_name.clone(),
-                    reason: reason.clone(),
+                    reason: Reason::Recorded(reason.clone()),
                     successor: None,
                 });
                 continue;
@@ -65,24 +67,24 @@ impl Planner<'_> {
             match self.facts.sandbox(&instance) {
                 Evidence::Gone if long_enough && self.facts.mirror_pod_deletion_pending(&instance) => {
                     self.wake(now + poll_interval(now - *since));
-                    self.plan.summary.reason =
-                        format!("{} has ended; its mirror pod is being deleted", instance.pod_name);
+                    self.plan.summary.reasons = [Reason::MirrorPodGoes(instance.pod_name.clone())].into();
                 }
                 Evidence::Gone if long_enough => self.finish(&instance),
                 Evidence::Gone => self.wake(*since + GONE_AFTER),
                 Evidence::Running => {
                     self.plan.record.mark_started(&instance.uid);
                     self.wake(now + poll_interval(now - *since));
-                    self.plan.summary.reason = format!("{} ends: {reason}", instance.pod_name);
+                    let (pod, why) = (instance.pod_name.clone(), reason.clone());
+                    self.plan.summary.reasons = [Reason::Ends { pod, why }].into();
                 }
                 // Nothing of it has run: its end needs no confirmation.
                 Evidence::Unknown(_) if (instance.not_accepted || instance.no_room) && long_enough => {
                     self.finish(&instance)
                 }
-                Evidence::Unknown(why) => {
+                Evidence::Unknown(unknown) => {
                     self.wake(now + poll_interval(now - *since));
-                    self.plan.summary.reason =
-                        format!("{} ends ({reason}); unknown whether it is gone: {why}", instance.pod_name);
+                    let (pod, why) = (instance.pod_name.clone(), reason.clone());
+                    self.plan.summary.reasons = [Reason::EndUnknown { pod, why, unknown }].into();
                 }
             }
         }
@@ -109,16 +111,17 @@ impl Planner<'_> {
     }
 
     /// Ends an instance for good.
-    pub(super) fn end(&mut self, uid: &str, reason: &str) {
+    pub(super) fn end(&mut self, uid: &str, reason: Reason) {
         self.end_as(uid, reason, false, EndConfirmation::Reported);
     }
 
     /// `returns`: another instance is to take its place.
-    pub(super) fn end_as(&mut self, uid: &str, reason: &str, returns: bool, confirmed_by: EndConfirmation) {
+    pub(super) fn end_as(&mut self, uid: &str, reason: Reason, returns: bool, confirmed_by: EndConfirmation) {
         let Some(pod) = self.plan.record.instance(uid).map(|i| i.pod_name.clone()) else { return };
         let (since, boot) = (self.context.now, self.context.boot.to_owned());
-        self.plan.record.end(uid, &Phase::Ending { since, reason: reason.to_owned(), boot, returns, confirmed_by });
-        self.plan.actions.push(Action::End { uid: uid.to_owned(), pod, reason: reason.to_owned(), successor: None });
+        let phase = Phase::Ending { since, reason: reason.to_string(), boot, returns, confirmed_by };
+        self.plan.record.end(uid, &phase);
+        self.plan.actions.push(Action::End { uid: uid.to_owned(), pod, reason, successor: None });
         self.wake(self.context.now + poll_interval(Span::ZERO));
     }
 
@@ -133,9 +136,10 @@ impl Planner<'_> {
         }
     }
 
-    pub(super) fn gone(&mut self, reason: &str, by_list: bool, ignore_file: Option<&str>) {
+    pub(super) fn gone(&mut self, reason: &DesiredReason, by_list: bool, ignore_file: Option<&str>) {
+        let reason = Reason::Desired(reason.clone());
         if by_list && self.context.removals_held && self.plan.record.live().next().is_some() {
-            self.keep(State::Unknown, &format!("{reason}; kept until a second complete list agrees (`max-removals`)"));
+            self.keep(State::Unknown, [reason, Reason::AwaitsSecondList]);
             return;
         }
         self.plan.record.ignored_file = ignore_file.map(str::to_owned);
@@ -145,13 +149,10 @@ impl Planner<'_> {
         self.end_returns();
         let live: Vec<String> = self.plan.record.live().filter(|i| !i.orphaned).map(|i| i.uid.clone()).collect();
         for uid in live {
-            self.end(&uid, reason);
+            self.end(&uid, reason.clone());
         }
         if self.plan.record.live().next().is_some() {
-            self.keep(
-                State::Orphaned,
-                "its DaemonSet is gone and its pods were to be kept; to stop it, remove its manifest",
-            );
+            self.keep(State::Orphaned, [Reason::OrphanStays]);
             self.plan.summary.state = State::Orphaned;
             return;
         }
@@ -163,11 +164,11 @@ impl Planner<'_> {
 
     /// It is not ours here. Of labels that were taken away, as after a hand-over, only the number is remembered, and what
     /// was released: they may be put back.
-    pub(super) fn left(&mut self, reason: &str, taken_away: bool) {
+    pub(super) fn left(&mut self, reason: &DesiredReason, taken_away: bool) {
         if taken_away && self.plan.record.instances.is_empty() {
             self.plan.record.retire();
         }
-        self.keep(State::LeftAlone, reason);
+        self.keep(State::LeftAlone, [Reason::Desired(reason.clone())]);
     }
 
     /// An instance that ends already ends for good.
@@ -180,7 +181,7 @@ impl Planner<'_> {
     }
 
     /// Nothing should run here any more: reports why, or which instance still ends.
-    pub(super) fn show_ended(&mut self, reason: &str) {
+    pub(super) fn show_ended(&mut self, reason: Reason) {
         let Some(instance) = self.plan.record.instances.last() else {
             self.plan.summary.state = State::NotSelected;
             return self.add_reason(reason);
@@ -192,7 +193,7 @@ impl Planner<'_> {
         if self.plan.summary.source.is_none() {
             self.plan.summary.source = instance.daemon_set.as_ref().map(|d| d.source.clone());
         }
-        if self.plan.summary.reason.is_empty() {
+        if self.plan.summary.reasons.is_empty() {
             self.add_reason(reason);
         }
     }
@@ -202,7 +203,7 @@ impl Planner<'_> {
         for instance in &mut self.plan.record.instances {
             instance.orphaned = true;
         }
-        self.keep(State::Orphaned, "the DaemonSet is deleted and its pods are kept (orphan)");
+        self.keep(State::Orphaned, [Reason::Orphaned]);
         self.plan.summary.state = State::Orphaned;
     }
 }

@@ -9,6 +9,7 @@ use crate::core::model::Source;
 
 use super::Permission;
 use super::Planner;
+use super::Reason;
 use super::State;
 use super::Withheld;
 use super::progress::Target;
@@ -37,12 +38,10 @@ impl Planner<'_> {
             Permission::Withheld(withheld) => withheld,
             Permission::Approved | Permission::Standing(_) | Permission::Staged | Permission::Claimed => return false,
         };
-        let Some(why) = self.withheld(target, withheld) else { return false };
+        let Some(waits) = self.withheld(target, withheld) else { return false };
         self.plan.summary.state = State::Waiting;
         self.plan.summary.revision.clone_from(&target.revision);
-        self.add_reason(&format!(
-            "its first instance here waits for the coordinator's approval ({FIRST_INSTALL}): {why}"
-        ));
+        self.add_reason(Reason::AwaitsFirstApproval(waits));
         true
     }
 
@@ -54,7 +53,7 @@ impl Planner<'_> {
             Permission::Free | Permission::Standing(_) | Permission::Staged | Permission::Withheld(_) => {}
         }
         self.plan.summary.state = State::Waiting;
-        self.add_reason("its approval is being claimed");
+        self.add_reason(Reason::BeingClaimed);
         true
     }
 }

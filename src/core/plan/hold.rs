@@ -9,10 +9,13 @@ use crate::core::model::DaemonSet;
 use crate::core::model::FieldError;
 use crate::core::model::Mode;
 use crate::core::model::Source;
+use crate::core::sources::DesiredReason;
 use crate::core::sources::Hold;
 
 use super::Action;
 use super::Planner;
+use super::Reason;
+use super::Reasons;
 use super::State;
 
 impl Planner<'_> {
@@ -21,7 +24,7 @@ impl Planner<'_> {
         self.plan.summary.source = Some(daemon_set.source.clone());
         self.plan.summary.mode = Some(mode);
         if ask {
-            self.plan.actions.push(Action::Confirm { reason: "this node's configuration may hide it".to_owned() });
+            self.plan.actions.push(Action::Confirm { reason: Reason::MayBeHidden });
         }
         if self.take_definition(daemon_set) || mode == Mode::Bootstrap && self.is_handed_over(daemon_set) {
             return;
@@ -36,12 +39,12 @@ impl Planner<'_> {
             }
             _ => {
                 let misplaced = self.misplaced(daemon_set);
-                self.run(daemon_set, misplaced.as_deref());
+                self.run(daemon_set, misplaced.as_ref());
             }
         }
         if !matches!(self.plan.summary.state, State::Failing | State::Refused) {
             // Its readiness changes; the reason that holds it does not, and is news once.
-            self.plan.summary.reason.clear();
+            self.plan.summary.reasons = Reasons::default();
         }
         match why {
             Hold::Refused(refusal) => {
@@ -52,19 +55,19 @@ impl Planner<'_> {
                 self.add_hints(errors.iter().take(1).filter_map(|error| error.hint.clone()));
                 self.hold_refused(why, "correct the list of overlays, or the DaemonSet");
             }
-            Hold::Narrowed(_) if self.plan.record.runs() => {
+            Hold::Narrowed(reason) if self.plan.record.runs() => {
                 self.plan.summary.state = State::Held;
-                self.add_reason(&format!("this node's configuration no longer selects it: {why}; it stays as it is"));
+                self.add_reasons([Reason::NoLongerSelected(reason.clone()), Reason::StaysAsItIs]);
                 self.hint_release();
             }
             Hold::Forbidden(errors) if self.plan.record.runs() => {
                 self.plan.summary.state = State::Held;
                 self.add_hints(errors.iter().filter_map(|error| error.hint.clone()));
-                self.add_reason(&format!("[policy] would not let it start any more: {why}; it stays as it is"));
+                self.add_reasons([Reason::NoLongerAllowed(errors.clone()), Reason::StaysAsItIs]);
                 self.hint_release();
             }
-            Hold::Undefined(_) => {
-                self.add_reason(&why.to_string());
+            Hold::Undefined(reason) => {
+                self.add_reason(Reason::Desired(reason.clone()));
                 self.hint_release();
             }
             Hold::Narrowed(_) | Hold::Forbidden(_) => {}
@@ -73,21 +76,22 @@ impl Planner<'_> {
 
     /// A DaemonSet of the API whose definition is not read. The instance stays as it is.
     pub(super) fn refused(&mut self, mode: Mode, errors: &[FieldError]) {
-        self.keep(State::Refused, "");
+        self.keep(State::Refused, []);
         self.plan.summary.source = Some(Source::Api);
         self.plan.summary.mode = Some(mode);
-        self.plan.summary.reason.clear();
+        self.plan.summary.reasons = Reasons::default();
         self.refuse(errors);
         if self.plan.record.runs() {
-            self.add_reason("what runs stays as it is");
+            self.add_reason(Reason::RunsOn);
         }
     }
 
     fn hold_refused(&mut self, why: &Hold, hint: &str) {
         self.plan.summary.state = State::Refused;
         self.plan.summary.hints.push(hint.to_owned());
-        let stays = if self.plan.record.runs() { "; what runs stays as it is" } else { "" };
-        self.add_reason(&format!("{why}{stays}"));
+        let stays = self.plan.record.runs().then_some(Reason::RunsOn);
+        let why = Reason::Desired(DesiredReason::Hold(Box::new(why.clone())));
+        self.add_reasons([why].into_iter().chain(stays));
     }
 
     /// Hints how a daemon that the configuration no longer selects is released.

@@ -23,6 +23,7 @@ use super::Images;
 use super::Note;
 use super::Planner;
 use super::Readiness;
+use super::Reason;
 use super::State;
 use super::progress::Target;
 use super::ready::STEADY;
@@ -143,9 +144,8 @@ impl Planner<'_> {
     pub(super) fn refuse(&mut self, errors: &[FieldError]) {
         self.plan.summary.state = State::Refused;
         self.plan.summary.refused_field = errors.first().map(|error| error.field.clone());
-        let reasons: Vec<String> = errors.iter().map(ToString::to_string).collect();
         self.add_hints(errors.iter().filter_map(|error| error.hint.clone()));
-        self.add_reason(&reasons.join("; "));
+        self.add_reason(Reason::Refused(errors.to_vec()));
     }
 
     /// Adds hints; each stands there once.
@@ -159,8 +159,7 @@ impl Planner<'_> {
     pub(super) fn wait_for(&mut self, missing: &[Missing]) {
         self.plan.summary.state = State::Waiting;
         self.plan.summary.waiting_for.extend_from_slice(missing);
-        let what: Vec<String> = missing.iter().map(describe).collect();
-        self.add_reason(&format!("waits for {}", what.join(", ")));
+        self.add_reason(Reason::WaitsFor(missing.to_vec()));
     }
 
     /// The rendering once its images are there, or once the kubelet can try by itself.
@@ -182,7 +181,7 @@ impl Planner<'_> {
             Images::Failed(why) | Images::Pulling(why) => {
                 self.plan.summary.pull_failed = is_failed.then(|| why.clone());
                 self.plan.summary.state = State::Waiting;
-                self.add_reason(&why);
+                self.add_reason(Reason::Images(why));
                 None
             }
         }
@@ -203,7 +202,7 @@ impl Planner<'_> {
         }
     }
 
-    pub(super) fn begin(&mut self, target: &Target, prepared: &NewInstance, reason: &str) {
+    pub(super) fn begin(&mut self, target: &Target, prepared: &NewInstance, reason: Reason) {
         let NewInstance { rendering, daemon_set } = prepared;
         let Ok(rendered) = &rendering.result else { return };
         let incarnation = self.plan.record.next_incarnation;
@@ -236,8 +235,8 @@ impl Planner<'_> {
                 self.context.now,
             )
         };
-        self.plan.actions.push(Action::Start { rendering: Arc::clone(rendering), reason: reason.to_owned() });
-        self.show_as(&instance, State::Starting, "its manifest is written");
+        self.plan.actions.push(Action::Start { rendering: Arc::clone(rendering), reason });
+        self.show_as(&instance, State::Starting, [Reason::ManifestWritten]);
         self.note_waiting(&rendered.pod.held);
         self.plan.record.instances.push(instance);
     }
@@ -245,24 +244,23 @@ impl Planner<'_> {
     /// Describes a live instance in the summary.
     pub(super) fn show(&mut self, instance: &Instance) {
         if let Some(order) = instance.restart.as_ref().filter(|order| order.due > self.context.now) {
-            let wait = (order.due - self.context.now).as_secs_ceil();
-            let reason = format!("{}; a new instance is tried in {wait} s", order.cause.words());
+            let wait = Span::from_secs((order.due - self.context.now).as_secs_ceil());
             self.plan.summary.ready = Some(false);
-            return self.show_as(instance, State::Failing, &reason);
+            let reasons = [Reason::Ordered(order.cause.clone()), Reason::TriedIn(wait)];
+            return self.show_as(instance, State::Failing, reasons);
         }
-        if let Some(why) = self.why_not_accepted(instance) {
+        if let Some(message) = self.why_not_accepted(instance) {
             self.plan.summary.ready = Some(false);
-            return self.show_as(instance, State::NotAccepted, &why);
+            let reasons = [Reason::NotAccepted(message), Reason::StaysNotAccepted];
+            return self.show_as(instance, State::NotAccepted, reasons);
         }
         if self.has_no_manifest(instance) {
             self.plan.summary.ready = Some(false);
-            let reason =
-                "its manifest is not written: the manifest folder lost it, and something that it needs is missing";
-            return self.show_as(instance, State::Waiting, reason);
+            return self.show_as(instance, State::Waiting, [Reason::ManifestLost]);
         }
         match self.facts.readiness(instance) {
             Readiness::Ready { since } => {
-                self.show_as(instance, State::Running, "");
+                self.show_as(instance, State::Running, []);
                 self.plan.summary.ready = Some(true);
                 self.plan.summary.since = Some(since);
             }
@@ -275,7 +273,7 @@ impl Planner<'_> {
                 if instance.started && state == State::Starting {
                     self.wake(grown);
                 }
-                self.show_as(instance, state, &reason);
+                self.show_as(instance, state, [Reason::NotReady(reason)]);
                 self.plan.summary.ready = Some(false);
             }
             Readiness::Steady { since } => {
@@ -283,17 +281,17 @@ impl Planner<'_> {
                     true => State::Running,
                     false => State::Unknown,
                 };
-                self.show_as(instance, state, "running, readiness unknown");
+                self.show_as(instance, state, [Reason::ReadinessUnreported]);
                 self.plan.summary.since = Some(since);
             }
-            Readiness::Unknown(reason) => self.show_as(instance, State::Unknown, &reason),
+            Readiness::Unknown(why) => self.show_as(instance, State::Unknown, [Reason::ReadinessUnknown(why)]),
         }
         if instance.orphaned {
             self.plan.summary.state = State::Orphaned;
         }
     }
 
-    pub(super) fn show_as(&mut self, instance: &Instance, state: State, reason: &str) {
+    pub(super) fn show_as(&mut self, instance: &Instance, state: State, reasons: impl IntoIterator<Item = Reason>) {
         self.plan.summary.state = state;
         self.plan.summary.pod.clone_from(&instance.pod_name);
         self.plan.summary.uid.clone_from(&instance.uid);
@@ -302,25 +300,6 @@ impl Planner<'_> {
         if self.plan.summary.source.is_none() {
             self.plan.summary.source = instance.daemon_set.as_ref().map(|d| d.source.clone());
         }
-        self.add_reason(reason);
-    }
-}
-
-/// The text for something that is waited for.
-pub(super) fn describe(missing: &Missing) -> String {
-    let name = if missing.namespace.is_empty() {
-        missing.name.clone()
-    } else {
-        format!("{}/{}", missing.namespace, missing.name)
-    };
-    match (missing.kind.as_str(), missing.key.as_str()) {
-        ("KubeletVersion", _) => format!("the kubelet's version, from Node {name} or node.kubelet-version"),
-        ("APIEndpoint", _) => {
-            format!("the API server's address (key {name}, or a kubeconfig whose server has no path)")
-        }
-        ("ServiceAccountToken", "") => format!("a token of ServiceAccount {name}"),
-        ("ServiceAccountToken", audience) => format!("a token of ServiceAccount {name} for {audience}"),
-        (kind, "") => format!("{kind} {name}"),
-        (kind, key) => format!("key {key} of {kind} {name}"),
+        self.add_reasons(reasons);
     }
 }

@@ -9,12 +9,13 @@ use crate::core::record::PendingUpdate;
 use crate::core::time::Span;
 
 use super::Planner;
+use super::Reason;
 use super::overlays::is_same_template;
 use super::progress::Target;
 
 impl Planner<'_> {
     /// The per-node delay of a change of `old` that needs no approval. DaemonSets from folders never wait.
-    pub(super) fn not_yet(&mut self, target: &Target, old: &Instance) -> Option<String> {
+    pub(super) fn not_yet(&mut self, target: &Target, old: &Instance) -> Option<Reason> {
         let (daemon_set, wanted) = (&target.daemon_set, target.revision.as_str());
         // One edit of the API's list would replace a folder's daemon on all nodes at once.
         let of_a_list = || {
@@ -38,7 +39,7 @@ impl Planner<'_> {
             return None;
         }
         self.wake(at);
-        Some(format!("its turn on this node comes in {} s (`update-jitter`)", (at - now).as_secs_ceil()))
+        Some(Reason::TurnIn(Span::from_secs((at - now).as_secs_ceil())))
     }
 }
 

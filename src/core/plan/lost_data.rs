@@ -11,6 +11,7 @@ use super::Action;
 use super::Data;
 use super::EndObservable;
 use super::Planner;
+use super::Reason;
 use super::State;
 
 impl Planner<'_> {
@@ -25,20 +26,15 @@ impl Planner<'_> {
         let is_left = |i: &Instance| self.facts.empty_volumes(i).is_some_and(|empty| !is_written(i, empty));
         let lacks = |i: &&Instance| is_left(i) && !self.needs_none(i);
         let lacking: Vec<Instance> = self.plan.record.live().filter(lacks).cloned().collect();
-        let (reason, until) = match unwritable {
-            None => {
-                ("its data is not on this disk, and what it was made from is not known here".to_owned(), "is known")
-            }
-            Some(why) => (format!("its data is not on this disk, which does not take it: {why}"), "can be written"),
-        };
+        let reason = unwritable.map_or(Reason::DataUnknown, |why| Reason::DataUnwritable(why.to_owned()));
         for instance in lacking {
             self.plan.actions.retain(|action| !is_of(action, &instance.uid));
             let confirmed_by = match self.facts.end_observable(&instance) {
                 EndObservable::By(confirmed_by) => confirmed_by,
                 EndObservable::AskRuntime | EndObservable::No(_) => EndConfirmation::Reported,
             };
-            self.end_for_restart(&instance, &reason, confirmed_by);
-            self.show_as(&instance, State::Waiting, &format!("{reason}: it starts anew when that {until}"));
+            self.end_for_restart(&instance, reason.clone(), confirmed_by);
+            self.show_as(&instance, State::Waiting, [Reason::ReturnsWithData { lost: Box::new(reason.clone()) }]);
         }
     }
 

@@ -15,13 +15,14 @@ use crate::core::rendering::RenderResult;
 use crate::core::rendering::Rendered;
 
 use super::Planner;
-use super::instance::describe;
+use super::Reason;
 use super::progress::Target;
+use super::reason::describe;
 
 impl Planner<'_> {
     /// Notes the objects that a target refers to which waits for its approval, so that it is known by then which of them
-    /// exist. Its tokens are requested once it is approved. Gives the missing objects as text.
-    pub(super) fn look_ahead(&mut self, target: &Target) -> Option<String> {
+    /// exist. Its tokens are requested once it is approved. Gives the missing objects.
+    pub(super) fn look_ahead(&mut self, target: &Target) -> Option<Reason> {
         for rendering in self.renderings(target) {
             self.plan.references.extend(rendered(&rendering).flat_map(|rendered| &rendered.pod.references).cloned());
         }
@@ -32,8 +33,8 @@ impl Planner<'_> {
         self.note_missing(target)
     }
 
-    /// Notes the objects that the target needs, and the missing ones if an instance stays because of them. Gives these as text.
-    pub(super) fn note_missing(&mut self, target: &Target) -> Option<String> {
+    /// Notes the objects that the target needs, and the missing ones if an instance stays because of them. Gives these.
+    pub(super) fn note_missing(&mut self, target: &Target) -> Option<Reason> {
         let renderings = self.renderings(target);
         let all = renderings.iter().flat_map(rendered).flat_map(|rendered| &rendered.pod.absent);
         let all: BTreeSet<String> = all.map(describe).collect();
@@ -45,7 +46,7 @@ impl Planner<'_> {
             let revision = template_hash(&target.revision).to_owned();
             self.plan.summary.missing = Some(MissingReport { revision, message: message.clone() });
         }
-        Some(format!("it needs an object that does not exist ({message})"))
+        Some(Reason::LacksObjects(message))
     }
 
     /// The renderings of the target's next instance as it is written and as admission has just changed it, as far as policy

@@ -18,10 +18,6 @@ use super::Data;
 use super::Planner;
 use super::progress::Target;
 
-/// The reason for which a revision that was not accepted waits.
-pub(super) const UNTIL: &str =
-    "until its template, the kubelet's version or the configuration changes, or you run `daemonlet retry`";
-
 impl Planner<'_> {
     /// Notes which live instances the kubelet has accepted, and which not.
     pub(super) fn judge_acceptance(&mut self, desired: &str) {
@@ -115,6 +111,6 @@ impl Planner<'_> {
         let failed = self.plan.record.failed.as_ref().filter(|failed| failed.revision == instance.revision)?;
         let is_it =
             self.plan.record.instance(&instance.uid).is_some_and(|i| i.not_accepted) && failed.conditions.is_some();
-        is_it.then(|| format!("{}; it stays so {UNTIL}", failed.failure.message))
+        is_it.then(|| failed.failure.message.clone())
     }
 }

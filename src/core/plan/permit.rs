@@ -31,6 +31,8 @@ use super::EndObservable;
 use super::Images;
 use super::Permission;
 use super::Planner;
+use super::Reason;
+use super::Reasons;
 use super::ReleasedDefinition;
 use super::State;
 use super::Withheld;
@@ -130,8 +132,8 @@ impl Planner<'_> {
         if self.plan.record.instances.is_empty() || !self.is_elsewhere(back) {
             return false;
         }
-        let why = self.placed(&back.daemon_set).reason;
-        let why = format!("the rollout goes back to revision {}, which is not for this node ({why})", back.revision);
+        let Some(misfit) = self.placed(&back.daemon_set).misfit else { return false };
+        let why = |waits| Reason::WayBackElsewhere { revision: back.revision.clone(), misfit, waits };
         let permission = self.permission(back);
         if matches!(permission, Permission::Approved | Permission::Claimed) {
             self.plan.replacing = Some(back.revision.clone());
@@ -140,29 +142,29 @@ impl Planner<'_> {
             _ if self.plan.record.live().next().is_none() => {
                 (self.plan.record.last, self.plan.record.returns) = (None, false);
                 self.end_returns();
-                self.show_ended(&why);
+                self.show_ended(why(Reasons::default()));
             }
-            Permission::Claimed => self.unplaced(&why),
+            Permission::Claimed => self.unplaced(why(Reasons::default())),
             Permission::Withheld(withheld) => {
                 self.stage(back, withheld);
                 self.note_awaited(back, withheld);
-                self.keep(State::Unknown, &format!("{why}: {}", withheld.words()));
+                self.keep(State::Unknown, [why([Reason::Withheld(withheld)].into())]);
             }
-            _ => self.keep(State::Unknown, &format!("{why}: its approval is being claimed")),
+            _ => self.keep(State::Unknown, [why([Reason::BeingClaimed].into())]),
         }
         true
     }
 
     /// Why the target may not replace `old` yet, if so; its images are pulled meanwhile. `beside`: it starts while
     /// `old` runs.
-    pub(super) fn not_permitted(&mut self, target: &Target, old: &Instance, beside: bool) -> Option<String> {
+    pub(super) fn not_permitted(&mut self, target: &Target, old: &Instance, beside: bool) -> Option<Reasons> {
         let permission = match old.revision == target.revision {
             true => Permission::Free,
             false => self.permission(target),
         };
         match permission {
             Permission::Free if self.is_by_hand(&target.revision) => None,
-            Permission::Free => self.not_yet(target, old),
+            Permission::Free => self.not_yet(target, old).map(|why| [why].into()),
             Permission::Claimed => {
                 self.plan.replacing = Some(target.revision.clone());
                 None
@@ -170,8 +172,9 @@ impl Planner<'_> {
             Permission::Withheld(_) if self.lacks_its_image(target, old) => None,
             Permission::Withheld(withheld) => {
                 self.stage(target, withheld);
-                let why = self.withheld(target, withheld)?;
-                Some(if self.plan.record.staged.is_some() { format!("{why}; its images are on the node") } else { why })
+                let mut waits = self.withheld(target, withheld)?;
+                waits.extend(self.plan.record.staged.is_some().then_some(Reason::ImagesHere));
+                Some(waits)
             }
             // The answer of the facts, which is one of the others by now.
             Permission::Standing(_) | Permission::Staged => None,
@@ -193,14 +196,14 @@ impl Planner<'_> {
                     EndObservable::AskRuntime if !beside => self.ask_runtime(self.context.now),
                     _ => self.plan.replacing = Some(target.revision.clone()),
                 }
-                Some("its approval is being claimed".to_owned())
+                Some([Reason::BeingClaimed].into())
             }
         }
     }
 
     /// Why the target waits for its approval, which is withheld: its images are pulled meanwhile. `None`: no approval
     /// would help; the start meets the refusal and reports it.
-    pub(super) fn withheld(&mut self, target: &Target, withheld: Withheld) -> Option<String> {
+    pub(super) fn withheld(&mut self, target: &Target, withheld: Withheld) -> Option<Reasons> {
         let incarnation = self.plan.record.next_incarnation;
         if are_missing(&target.daemon_set)
             || matches!(self.facts.admission(&target.daemon_set), Admission::Refused(_))
@@ -215,7 +218,7 @@ impl Planner<'_> {
             Withheld::NotApproved | Withheld::OlderResource | Withheld::NotRead | Withheld::Until(_)
         );
         if !is_open || target.daemon_set.rollout.halted.is_some() || !self.pulls_ahead(target) {
-            return Some(withheld.words().to_owned());
+            return Some([Reason::Withheld(withheld)].into());
         }
         let daemon_set = self.last_admitted(&target.daemon_set);
         let rendering = self.facts.rendering(daemon_set, incarnation, target.data);
@@ -226,8 +229,8 @@ impl Planner<'_> {
             Images::Failed(failed) => Some(failed),
             Images::Present | Images::Pulling(_) | Images::Handed(_) => None,
         };
-        let words = [Some(withheld.words()), lacks.as_deref(), self.plan.summary.pull_failed.as_deref()];
-        Some(words.into_iter().flatten().collect::<Vec<_>>().join("; "))
+        let pull_failed = self.plan.summary.pull_failed.clone().map(Reason::Images);
+        Some(Reasons::from([Some(Reason::Withheld(withheld)), lacks, pull_failed].into_iter().flatten()))
     }
 
     /// Whether the images of a revision that waits for its approval are pulled: each node begins at a moment of its own
@@ -324,7 +327,7 @@ impl Planner<'_> {
     }
 
     /// Ends an instance that will return, at its own revision if no other is permitted.
-    pub(super) fn end_for_restart(&mut self, instance: &Instance, reason: &str, confirmed_by: EndConfirmation) {
+    pub(super) fn end_for_restart(&mut self, instance: &Instance, reason: Reason, confirmed_by: EndConfirmation) {
         if let Some(daemon_set) = instance.daemon_set.clone() {
             self.plan.record.last = Some(LastRun { revision: instance.revision.clone(), daemon_set, claimed: false });
         }

@@ -5,12 +5,14 @@
 use crate::core::model::DaemonSet;
 use crate::core::placement;
 use crate::core::placement::Judgement;
+use crate::core::placement::Misfit;
 use crate::core::placement::Placement;
 use crate::core::placement::TaintCheck;
 use crate::core::record::Instance;
 use crate::core::time::Timestamp;
 
 use super::Planner;
+use super::Reason;
 
 impl Planner<'_> {
     /// Upstream's two results.
@@ -21,17 +23,14 @@ impl Planner<'_> {
 
     /// Why no new instance starts here. A node that is not ready or unreachable has taints for that, and a successor that
     /// waited until they go would leave the node without the daemon needlessly.
-    pub(super) fn misplaced(&mut self, daemon_set: &DaemonSet) -> Option<String> {
-        let placement = self.placed(daemon_set);
-        if placement.should_run {
-            return None;
-        }
+    pub(super) fn misplaced(&mut self, daemon_set: &DaemonSet) -> Option<Misfit> {
+        let misfit = self.placed(daemon_set).misfit?;
         let live: Vec<_> = self.plan.record.live().cloned().collect();
         let is_successor = match live.is_empty() {
             true => self.had_ended,
             false => live.iter().any(|one| self.facts.former_node(one).is_some() || self.is_ordered(one)),
         };
-        (!is_successor || !self.belongs(daemon_set)).then_some(placement.reason)
+        (!is_successor || !self.belongs(daemon_set)).then_some(misfit)
     }
 
     /// Until when nothing ends for want of labels that the Node may have yet to get, if nothing else is against the daemon.
@@ -66,12 +65,12 @@ impl Planner<'_> {
     }
 
     /// There is evidence that the node is not for it: the instance ends, and does not return.
-    pub(super) fn unplaced(&mut self, reason: &str) {
+    pub(super) fn unplaced(&mut self, reason: Reason) {
         (self.plan.record.last, self.plan.record.returns) = (None, false);
         self.end_returns();
         let live: Vec<String> = self.plan.record.live().map(|i| i.uid.clone()).collect();
         for uid in live {
-            self.end(&uid, reason);
+            self.end(&uid, reason.clone());
         }
         self.plan.record.pending_update = None;
         self.show_ended(reason);

@@ -36,9 +36,10 @@ use super::Action;
 use super::Data;
 use super::Planner;
 use super::Readiness;
-use super::not_accepted::UNTIL;
+use super::Reason;
 use super::ready::Availability;
 use super::ready::STEADY;
+use super::reason::Fallback;
 
 /// The default progress deadline; upstream's default for Deployments.
 const DEFAULT_DEADLINE: Span = Span::from_mins(10);
@@ -266,19 +267,17 @@ impl Planner<'_> {
             rollback: false,
         };
         let Some(failed) = self.plan.record.failed.clone() else { return wanted };
-        let what = format!("{}: {}", failed.failure.cause.as_str(), failed.failure.message);
+        let failure = failed.failure.clone();
+        let unavailable = |fallback| Reason::Unavailable { revision: desired.to_owned(), failure, fallback };
         if self.is_not_accepted(desired) {
             let Some(target) = self.last_accepted(desired) else { return wanted };
             self.plan.summary.wanted_revision = Some(desired.to_owned());
-            let back = &target.revision;
-            self.add_reason(&format!(
-                "revision {desired} is not accepted ({}): back to {back} {UNTIL}",
-                failed.failure.message
-            ));
+            let (revision, message, back) = (desired.to_owned(), failed.failure.message, target.revision.clone());
+            self.add_reason(Reason::BackFromNotAccepted { revision, message, back });
             return target;
         }
         if !rolls_back(daemon_set) {
-            self.add_reason(&format!("revision {desired} did not become available in time ({what})"));
+            self.add_reason(unavailable(Fallback::NoRollback));
             return wanted;
         }
         let other = |good: &Good| {
@@ -290,19 +289,14 @@ impl Planner<'_> {
             good.daemon_set.clone().or_else(|| carried.and_then(|i| i.daemon_set.clone()))
         };
         let Some((good, good_set)) = good.and_then(|good| Some((good.clone(), of(good)?))) else {
-            let instead = match self.plan.record.good.as_ref().is_some_and(|good| good.revision == desired) {
-                true => "no other revision has been good here",
-                false => "no revision has been good here",
-            };
-            self.add_reason(&format!("revision {desired} did not become available in time ({what}), and {instead}"));
+            self.add_reason(unavailable(match &self.plan.record.good {
+                Some(good) if good.revision == desired => Fallback::NoOtherGood,
+                _ => Fallback::NoneGood,
+            }));
             return wanted;
         };
         self.plan.summary.wanted_revision = Some(desired.to_owned());
-        self.add_reason(&format!(
-            "revision {desired} did not become available in time ({what}): back to {} until the template or \
-             its overlays change, or you run `daemonlet retry`",
-            good.revision
-        ));
+        self.add_reason(unavailable(Fallback::Good(good.revision.clone())));
         let data = if good.has_rollback_data { Data::Rollback } else { Data::Current };
         Target { daemon_set: good_set, revision: good.revision, data, rollback: true }
     }

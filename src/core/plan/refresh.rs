@@ -24,10 +24,11 @@ use super::Action;
 use super::Data;
 use super::ManifestFact;
 use super::Planner;
+use super::Reason;
 use super::State;
 use super::VolumesFact;
-use super::instance::describe;
 use super::progress::restarts_on_data;
+use super::reason::objects;
 
 /// How much of an instance keeps its last data because of a part.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -195,7 +196,7 @@ impl Planner<'_> {
                 if other.is_some_and(|rendered| rendered.pod.guesses_kubelet) {
                     kept.manifest = true;
                     kept.keep_environments(instance, &rendering);
-                    self.add_reason("its manifest stays as it is until the API server tells the kubelet's version");
+                    self.add_reason(Reason::AwaitsKubeletVersion);
                     self.add_hints(["set node.kubelet-version, or let the agent read its Node".to_owned()]);
                 }
                 other.is_some() && !kept.manifest
@@ -298,12 +299,10 @@ impl Planner<'_> {
                 self.plan.summary.waiting_for.push(missing.clone());
             }
         }
-        for (what, why) in [(&kept.missing, ": missing"), (&kept.unknown, " until this is known:")] {
-            let what: Vec<String> = what.iter().map(describe).collect();
-            if !what.is_empty() {
-                self.add_reason(&format!("keeps its last data{why} {}", what.join(", ")));
-            }
-        }
+        let without = Some(&kept.missing).filter(|missing| !missing.is_empty()).cloned();
+        self.add_reasons(without.map(Reason::KeepsDataWithout));
+        let until = Some(&kept.unknown).filter(|unknown| !unknown.is_empty()).cloned();
+        self.add_reasons(until.map(Reason::KeepsDataUntil));
         self.add_hints(kept.hints.iter().cloned());
         let waiting = rendering.held().iter().filter(|held| match &held.part {
             Part::Environment { container, .. } => kept.waiting.contains(container),
@@ -324,9 +323,8 @@ impl Planner<'_> {
     /// Ends the summary of a running instance: without all of its containers it waits, with old data it is stale.
     pub(super) fn tell_kept(&mut self) {
         let waiting = std::mem::take(&mut self.plan.summary.waiting_containers);
-        for WaitingContainer { container, missing } in &waiting {
-            let what: Vec<String> = missing.iter().map(describe).collect();
-            self.add_reason(&format!("container {container} waits for {}", what.join(", ")));
+        for container in &waiting {
+            self.add_reason(Reason::ContainerWaits(container.clone()));
         }
         if !waiting.is_empty() && self.plan.summary.state != State::Orphaned {
             self.plan.summary.state = State::Waiting;
@@ -335,8 +333,8 @@ impl Planner<'_> {
         if !self.plan.summary.stale.is_empty() && self.plan.summary.state == State::Running {
             self.plan.summary.state = State::Stale;
         }
-        let stale: Vec<String> = self.plan.summary.stale.iter().map(ToString::to_string).collect();
-        self.add_reason(&stale.join("; "));
+        let stale = self.plan.summary.stale.clone();
+        self.add_reasons(stale.into_iter().map(Reason::Stale));
     }
 
     /// Says which containers wait by themselves.
@@ -374,10 +372,9 @@ fn made_elsewhere(daemon_set: &DaemonSet) -> HeldPart {
 
 /// The reason that holds a part back, in one line.
 fn reason(held: &HeldPart) -> String {
-    let missing: Vec<String> = held.missing.iter().map(describe).collect();
     let mut reasons: Vec<String> = held.refused.iter().map(ToString::to_string).collect();
-    if !missing.is_empty() {
-        reasons.push(format!("missing {}", missing.join(", ")));
+    if !held.missing.is_empty() {
+        reasons.push(format!("missing {}", objects(&held.missing)));
     }
     let of = match &held.part {
         Part::Environment { container, .. } => format!("the environment of container {container}: "),

@@ -6,6 +6,7 @@
 use super::Data;
 use super::Note;
 use super::Planner;
+use super::Reason;
 use super::ReleasedDefinition;
 use super::State;
 use super::progress::Target;
@@ -56,23 +57,16 @@ impl Planner<'_> {
         }
         let is_read = !matches!(found, ReleasedDefinition::Unknown);
         let why = match found {
-            ReleasedDefinition::Known(known)
-                if self.placed(daemon_set).should_run && !self.placed(&known).should_run =>
-            {
-                format!(
-                    "revision {} is held, and the released one, {}, is not for this node ({}): it starts once the rollout is \
-                     open to nodes that join",
-                    target.revision,
-                    released.hash,
-                    self.placed(&known).reason
-                )
-            }
-            ReleasedDefinition::Known(daemon_set) => {
-                self.plan.summary.wanted_revision = Some(target.revision);
-                let why = format!("it starts with the released revision {}: the newer one is held", released.hash);
-                self.plan.summary.notes.push(Note::Other(why));
-                let revision = overlays::revision(&released.hash, &daemon_set);
-                return Some(Target { daemon_set, revision, data: Data::Current, rollback: false });
+            ReleasedDefinition::Known(known) => {
+                let elsewhere = self.placed(&known).misfit.filter(|_| self.placed(daemon_set).should_run);
+                let Some(misfit) = elsewhere else {
+                    self.plan.summary.wanted_revision = Some(target.revision);
+                    let why = format!("it starts with the released revision {}: the newer one is held", released.hash);
+                    self.plan.summary.notes.push(Note::Other(why));
+                    let revision = overlays::revision(&released.hash, &known);
+                    return Some(Target { daemon_set: known, revision, data: Data::Current, rollback: false });
+                };
+                Reason::ReleasedElsewhere { revision: target.revision.clone(), released: released.hash, misfit }
             }
             ReleasedDefinition::Gone if !is_stopped => {
                 let why = format!(
@@ -84,21 +78,16 @@ impl Planner<'_> {
             }
             ReleasedDefinition::Gone => {
                 self.add_hints(["resume the rollout, or write a template that works".to_owned()]);
-                format!(
-                    "revision {} is held and the released one, ControllerRevision {}, is gone or holds something else",
-                    target.revision, released.name
-                )
+                Reason::ReleasedGone { revision: target.revision.clone(), name: released.name }
             }
-            ReleasedDefinition::Unknown => format!(
-                "revision {} is held, and the released one, ControllerRevision {}, has not been read yet; rbac.yaml of \
-                 this version lets agents read it",
-                target.revision, released.name
-            ),
+            ReleasedDefinition::Unknown => {
+                Reason::ReleasedUnread { revision: target.revision.clone(), name: released.name }
+            }
         };
         self.plan.summary.state = State::Waiting;
         self.plan.summary.awaits_rollout = is_read;
         self.plan.summary.wanted_revision = Some(target.revision);
-        self.add_reason(&why);
+        self.add_reason(why);
         None
     }
 

@@ -6,6 +6,7 @@ use crate::core::model::DaemonSet;
 use crate::core::model::Mode;
 use crate::core::model::Source;
 use crate::core::model::StartGate;
+use crate::core::placement::Misfit;
 use crate::core::policy::namespace_of;
 use crate::core::record::EndConfirmation;
 use crate::core::record::Instance;
@@ -18,6 +19,7 @@ use super::ManifestFact;
 use super::Note;
 use super::Planner;
 use super::Readiness;
+use super::Reason;
 use super::State;
 use super::instance::StartFor;
 use super::overlays::is_in_doubt;
@@ -44,7 +46,7 @@ impl Planner<'_> {
             Mode::Static => self.look_for_stock(daemon_set),
         }
         let misplaced = self.misplaced(daemon_set);
-        self.run(daemon_set, misplaced.as_deref());
+        self.run(daemon_set, misplaced.as_ref());
     }
 
     /// Notes where the definition comes from, and ends what may not stay here. Gives whether that was all.
@@ -65,12 +67,10 @@ impl Planner<'_> {
         }
         self.plan.references.insert(namespace_of(daemon_set));
         let placement = self.placed(daemon_set);
-        if placement.should_continue_running {
-            return false;
-        }
         // A node that is not registered yet has only some of its labels and taints: not enough to start anything,
         // and no evidence against a running instance.
-        let reason = &placement.reason;
+        let Some(misfit) = placement.misfit.filter(|_| !placement.should_continue_running) else { return false };
+        let reason = Reason::Misplaced(misfit);
         match (self.context.node.registered, self.awaits_labels_until(daemon_set)) {
             (true, None) => self.unplaced(reason),
             // The owner of a node that asks no API server has written it down.
@@ -78,13 +78,10 @@ impl Planner<'_> {
             _ if self.plan.record.live().next().is_none() => self.show_ended(reason),
             (true, Some(until)) => {
                 self.wake(until);
-                self.keep(State::Unknown, &format!("{reason}; the Node is new, and may get labels until {until}"));
+                self.keep(State::Unknown, [reason, Reason::LabelsMayCome(until)]);
             }
-            (false, Some(_)) => self.keep(State::Unknown, &format!("{reason}; the Node has not been read yet")),
-            (false, None) => {
-                let why = "without an API server, labels of the Node that are not configured end nothing";
-                self.keep(State::Unknown, &format!("{reason}; {why}"));
-            }
+            (false, Some(_)) => self.keep(State::Unknown, [reason, Reason::NodeUnread]),
+            (false, None) => self.keep(State::Unknown, [reason, Reason::LabelsUnknown]),
         }
         true
     }
@@ -95,16 +92,12 @@ impl Planner<'_> {
         let gone = |i: &&Instance| self.facts.manifest(&i.uid) == ManifestFact::Missing;
         let lost: Vec<Instance> = self.plan.record.live().filter(gone).cloned().collect();
         for instance in lost {
-            self.end_for_restart(
-                &instance,
-                "its manifest was removed from the manifest folder",
-                EndConfirmation::ByTime,
-            );
+            self.end_for_restart(&instance, Reason::ManifestRemoved, EndConfirmation::ByTime);
         }
     }
 
     /// `misplaced`: why no new instance starts here.
-    pub(super) fn run(&mut self, daemon_set: &Arc<DaemonSet>, misplaced: Option<&str>) {
+    pub(super) fn run(&mut self, daemon_set: &Arc<DaemonSet>, misplaced: Option<&Misfit>) {
         let desired = self.facts.revision(daemon_set);
         self.note_overlays(daemon_set);
         self.follow_definition(daemon_set, &desired);
@@ -128,32 +121,32 @@ impl Planner<'_> {
         let outdated = self.worth_keeping_first(outdated);
         match (current.split_last(), outdated.split_first()) {
             (Some((new, older)), Some((old, others))) => {
-                self.end_all(older.iter().chain(others), "a newer instance is here");
+                self.end_all(older.iter().chain(others), &Reason::NewerHere);
                 self.reconcile_two(&target, new, old);
             }
             (Some((new, older)), None) => {
-                self.end_all(older.iter(), "a newer instance of the same revision is here");
+                self.end_all(older.iter(), &Reason::NewerOfRevisionHere);
                 self.refresh(new);
                 self.show(new);
                 self.note_admission(&target.daemon_set);
                 self.note_unasked(new);
             }
             (None, Some((old, others))) => {
-                self.end_all(others.iter(), "a newer instance is here");
+                self.end_all(others.iter(), &Reason::NewerHere);
                 self.plan.summary.wanted_revision = Some(desired.clone());
                 self.replace(&target, old, misplaced, surge);
             }
             (None, None) if misplaced.is_some() => {
                 self.plan.summary.state =
                     if self.plan.record.instances.is_empty() { State::NotSelected } else { State::Stopping };
-                self.add_reason(misplaced.unwrap_or_default());
+                self.add_reasons(misplaced.cloned().map(Reason::Misplaced));
             }
             (None, None) if self.plan.record.ending().next().is_some() => {
                 self.note_claim(&target);
                 let prepared = self.prepare(&target, StartFor::Nothing).is_some();
                 if prepared {
                     self.plan.summary.state = State::Replacing;
-                    self.add_reason("the old instance ends first");
+                    self.add_reason(Reason::OldEndsFirst);
                 }
             }
             (None, None) => {
@@ -167,14 +160,13 @@ impl Planner<'_> {
                 if let Some(why) = self.clash_with_others(&target, false) {
                     self.note_needs(&target);
                     self.plan.summary.state = State::Waiting;
-                    return self.add_reason(&why);
+                    return self.add_reason(why);
                 }
                 if needs_approval && self.awaits_first_approval(&target) {
                     return;
                 }
                 let prepared = self.prepare(&target, StartFor::Nothing);
-                let reason = prepared.as_ref().and_then(|_| self.start_reason());
-                let prepared = prepared.filter(|_| reason.is_some());
+                let prepared = prepared.and_then(|prepared| Some((prepared, self.start_reason()?)));
                 if needs_approval && prepared.is_none() {
                     // Its claim is returned.
                     self.plan.replacing = None;
@@ -182,18 +174,19 @@ impl Planner<'_> {
                 if let Some(at) = self.facts.may_run_unrecorded().filter(|_| prepared.is_some()) {
                     self.plan.summary.state = State::Waiting;
                     self.ask_runtime(at);
-                    return self.add_reason("the container runtime is asked first whether one runs here already");
+                    return self.add_reason(Reason::AsksRuntime);
                 }
-                if let Some(prepared) = prepared.filter(|_| !needs_approval || !self.claims_approval(&target)) {
-                    self.begin(&target, &prepared, &reason.unwrap_or_default());
+                if let Some((prepared, reason)) = prepared.filter(|_| !needs_approval || !self.claims_approval(&target))
+                {
+                    self.begin(&target, &prepared, reason);
                 }
             }
         }
     }
 
-    fn end_all<'i>(&mut self, instances: impl Iterator<Item = &'i Instance>, reason: &str) {
+    fn end_all<'i>(&mut self, instances: impl Iterator<Item = &'i Instance>, reason: &Reason) {
         for instance in instances {
-            self.end(&instance.uid, reason);
+            self.end(&instance.uid, reason.clone());
         }
     }
 
@@ -291,14 +284,14 @@ impl Planner<'_> {
         self.refresh(new);
         self.show(new);
         if let Some(order) = old.restart.as_ref().filter(|_| self.is_ordered(old)) {
-            self.end(&old.uid, &order.cause.words());
+            self.end(&old.uid, Reason::Ordered(order.cause.clone()));
         } else if target.rollback || self.availability(&target.daemon_set, new, Span::ZERO) != Availability::No {
-            self.end(&old.uid, "the new instance took over");
+            self.end(&old.uid, Reason::TookOver);
         } else if self.is_broken(old) {
-            self.end(&old.uid, "it is not ready and a new instance is here");
+            self.end(&old.uid, Reason::BrokenBesideNew);
         } else {
             self.refresh(old);
-            self.add_reason("the old instance stays until the new one is available");
+            self.add_reason(Reason::OldStays);
             self.wake(self.context.now + Span::from_secs(1));
         }
     }

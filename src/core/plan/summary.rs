@@ -18,13 +18,14 @@ use crate::core::time::Timestamp;
 
 use super::AwaitedTrigger;
 use super::Note;
+use super::Reasons;
 
 /// What to report about a daemon after a pass.
 #[derive(Clone, Debug, Default, PartialEq, serde::Serialize)]
 pub struct Summary {
     pub state: State,
-    /// The reason for users; empty if there is none.
-    pub reason: String,
+    #[serde(rename = "reason")]
+    pub reasons: Reasons,
     /// Where its definition comes from.
     pub source: Option<Source>,
     pub mode: Option<Mode>,
@@ -93,11 +94,12 @@ impl Summary {
     /// Bounds the texts, which quote other sources: a template, a registry, a container.
     pub(super) fn shorten(&mut self) {
         let missing = self.missing.as_mut().map(|missing| &mut missing.message);
-        for text in self.pull_failed.iter_mut().chain(missing).chain(&mut self.hints).chain([&mut self.reason]) {
+        for text in self.pull_failed.iter_mut().chain(missing).chain(&mut self.hints) {
             if let Cow::Owned(short) = escape::short(text, escape::TEXT) {
                 *text = short;
             }
         }
+        self.reasons.shorten();
         let more = self.hints.len().saturating_sub(HINTS);
         self.hints.truncate(HINTS);
         self.hints.extend((more > 0).then(|| format!("mend these first: {more} more hints are left out")));

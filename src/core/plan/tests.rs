@@ -219,7 +219,7 @@ fn without_evidence_nothing_new_starts() {
     bench.now += ms(3_600_000);
     let plan = bench.plan(&desired);
     assert_eq!(plan.actions, []);
-    assert!(plan.summary.reason.contains("the runtime does not answer"), "{}", plan.summary.reason);
+    assert!(plan.summary.reasons.to_string().contains("the runtime does not answer"), "{}", plan.summary.reasons);
 }
 
 #[test]
@@ -325,11 +325,17 @@ fn the_same_inputs_give_the_same_plan() {
 #[test]
 fn no_text_of_a_definition_makes_what_is_kept_of_a_daemon_long() {
     let long = || "x".repeat(1 << 20);
-    let mut summary =
-        Summary { reason: long(), pull_failed: Some(long()), hints: vec![long(); 300], ..Summary::default() };
+    let mut summary = Summary {
+        reasons: [Reason::Recorded(long())].into(),
+        pull_failed: Some(long()),
+        hints: vec![long(); 300],
+        ..Summary::default()
+    };
     summary.shorten();
-    let bytes: usize = summary.hints.iter().chain(&summary.pull_failed).chain([&summary.reason]).map(String::len).sum();
+    let reason = summary.reasons.to_string();
+    let bytes: usize = summary.hints.iter().chain(&summary.pull_failed).chain([&reason]).map(String::len).sum();
     assert!(bytes < 100_000, "{bytes}");
-    assert!(summary.reason.ends_with("… (1044480 bytes more)"), "{}", &summary.reason[4_000..]);
+    assert!(reason.ends_with("… (1044480 bytes more)"), "{}", &reason[4_000..]);
+    assert_eq!(summary.reasons, [Reason::Shortened(reason)].into());
     assert_eq!(summary.hints.last().map(String::as_str), Some("mend these first: 280 more hints are left out"));
 }

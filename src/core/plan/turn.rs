@@ -6,8 +6,6 @@
 use std::collections::BTreeSet;
 
 use crate::core::model::AFTER;
-use crate::core::model::AFTER_TIMEOUT;
-use crate::core::model::ObjectKey;
 use crate::core::model::StartGate;
 use crate::core::record::Instance;
 use crate::core::record::WrittenData;
@@ -22,19 +20,22 @@ use super::Note;
 use super::PassPhase;
 use super::Planner;
 use super::Readiness;
+use super::Reason;
 use super::State;
 use super::instance::NewInstance;
 use super::progress::Target;
 use super::ready::STEADY;
+use super::reason::WaitedInVain;
+use super::reason::list;
 
 /// How soon it is looked again whether the others are Ready: not every runtime reports that by itself.
 const LOOK_AGAIN: Span = Span::from_secs(1);
 
 /// The gates of a daemon's instances, before this pass and after it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(super) enum Gate {
     Open,
-    Opens(String),
+    Opens(Reason),
     Closes,
     Closed,
 }
@@ -57,12 +58,12 @@ impl Planner<'_> {
             None => moments.contains(&PassPhase::BeforeKubelet),
             Some(was_closed) => was_closed && moments.iter().all(|moment| *moment == PassPhase::Later),
         };
-        let waits = if may_be_closed { self.waits() } else { Ok(String::new()) };
-        self.gate = match (was_closed == Some(true), &waits) {
+        let waits = if may_be_closed { self.waits() } else { Ok(None) };
+        self.gate = match (was_closed == Some(true), waits) {
             (true, Err(_)) => Gate::Closed,
             (false, Err(_)) => Gate::Closes,
-            (true, Ok(_)) if !may_be_closed => Gate::Opens("the agent has started again".to_owned()),
-            (true, Ok(though)) => Gate::Opens(format!("it is its turn{though}")),
+            (true, Ok(_)) if !may_be_closed => Gate::Opens(Reason::AgentRestarted),
+            (true, Ok(waited)) => Gate::Opens(Reason::ItsTurn(waited)),
             (false, Ok(_)) => Gate::Open,
         };
         if let (Gate::Opens(_), Some(progress)) = (&self.gate, &mut self.plan.record.progress) {
@@ -106,8 +107,8 @@ impl Planner<'_> {
         if !self.gate.is_closed() || self.context.turn.awaited.is_empty() {
             return;
         }
-        if let Ok(though) = self.waits() {
-            self.gate = Gate::Opens(format!("it is its turn{though}"));
+        if let Ok(waited) = self.waits() {
+            self.gate = Gate::Opens(Reason::ItsTurn(waited));
             self.plan.record.in_boot(self.context.boot).gate_closed = false;
             self.plan.record.progress.iter_mut().for_each(|progress| progress.since = self.context.now);
         }
@@ -127,7 +128,7 @@ impl Planner<'_> {
     pub(super) fn begin_at_boot(&mut self, target: &Target, prepared: &NewInstance) {
         let has_gate = prepared.rendering.result.as_ref().is_ok_and(|rendered| rendered.pod.has_gate);
         let is_closed = has_gate && self.waits().is_err();
-        self.begin(target, prepared, "a new revision, at this boot");
+        self.begin(target, prepared, Reason::NewAtBoot);
         if !is_closed {
             return;
         }
@@ -152,7 +153,7 @@ impl Planner<'_> {
         if self.gate.is_closed() && self.plan.record.live().next().is_some() {
             self.plan.summary.ready = Some(false);
             if let Err(why) = self.waits() {
-                self.say_wait(&why);
+                self.say_wait(why);
             }
         }
     }
@@ -208,14 +209,14 @@ impl Planner<'_> {
     }
 
     /// Why the target starts now, if it does not wait for others; else the summary says for which daemons and how long.
-    pub(super) fn start_reason(&mut self) -> Option<String> {
+    pub(super) fn start_reason(&mut self) -> Option<Reason> {
         let this = self.plan.record.this_boot.as_ref();
         let has_started = this.is_some_and(|this| this.boot == self.context.boot && this.started);
-        let waits = if has_started { Ok(String::new()) } else { self.waits() };
+        let waits = if has_started { Ok(None) } else { self.waits() };
         match waits {
-            Ok(though) => Some(format!("it should run here and does not{though}")),
+            Ok(waited) => Some(Reason::NotRunning(waited)),
             Err(why) => {
-                self.say_wait(&why);
+                self.say_wait(why);
                 None
             }
         }
@@ -225,22 +226,19 @@ impl Planner<'_> {
     ///
     /// # Errors
     /// They are: for whom, since when and until when. Else for whom it waited in vain, if so.
-    fn waits(&mut self) -> Result<String, String> {
+    fn waits(&mut self) -> Result<Option<WaitedInVain>, Reason> {
         let turn = self.context.turn;
-        let Some(after) = turn.after.filter(|_| !turn.awaited.is_empty()) else { return Ok(String::new()) };
+        let Some(after) = turn.after.filter(|_| !turn.awaited.is_empty()) else { return Ok(None) };
         let since = *self.plan.record.in_boot(self.context.boot).waits_since.get_or_insert(self.context.now);
-        let (until, names) = (since + after.timeout, list(turn.awaited));
+        let (until, names) = (since + after.timeout, turn.awaited.to_vec());
         if until <= self.context.now {
-            let waited = after.timeout.as_secs_ceil();
-            return Ok(format!(", though {names} is not Ready here after {waited} s ({AFTER_TIMEOUT})"));
+            return Ok(Some(WaitedInVain { names, timeout: after.timeout }));
         }
         self.wake(until.min(self.context.now + LOOK_AGAIN));
-        Err(format!(
-            "waits until {names} is Ready here ({AFTER}), since {since} and at most until {until} ({AFTER_TIMEOUT})"
-        ))
+        Err(Reason::AwaitsDaemons { names, since, until })
     }
 
-    fn say_wait(&mut self, why: &str) {
+    fn say_wait(&mut self, why: Reason) {
         self.plan.summary.state = State::Waiting;
         self.plan.summary.since = self.plan.record.this_boot.as_ref().and_then(|this| this.waits_since);
         self.plan.summary.waiting_for.extend(self.context.turn.awaited.iter().map(Missing::daemon));
@@ -259,10 +257,6 @@ fn has_gate(instance: &&Instance) -> bool {
 
 /// How many daemons of a circle are named.
 const MOST_NAMED: usize = 32;
-
-fn list<'a>(keys: impl IntoIterator<Item = &'a ObjectKey>) -> String {
-    keys.into_iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
-}
 
 /// Notes for people about the start order of one daemon.
 fn remarks(after: &After) -> impl Iterator<Item = String> {

@@ -163,19 +163,23 @@ impl Agent {
         let began = Instant::now();
         let observation = self.observe().await;
         let before = decide(&observation, &self.state, &self.config, &mut self.render_cache);
-        let daemon = before.daemon(key).map(|daemon| (daemon.summary.awaited.clone(), daemon.summary.reason.clone()));
-        let (awaited, reason) = daemon.unwrap_or((None, "no such DaemonSet is known here".to_owned()));
+        let summary = before.daemon(key).map(|daemon| daemon.summary.clone());
+        let awaited = summary.as_ref().and_then(|summary| summary.awaited.clone());
         let awaited = awaited.filter(|awaited| awaited.trigger == UpdateTrigger::Manual);
         let Some((awaited, record)) = awaited.zip(self.state.records.get(key).cloned()) else {
             self.carry_out(observation, before, began);
-            return refuse(if reason.is_empty() { "no revision waits for this" } else { &reason });
+            return match summary {
+                None => refuse("no such DaemonSet is known here"),
+                Some(summary) if summary.reasons.is_empty() => refuse("no revision waits for this"),
+                Some(summary) => refuse(&summary.reasons.to_string()),
+            };
         };
         let mut state = self.state.clone();
         state.set_record(DaemonRecord { by_hand: Some(awaited.revision.clone()), ..record });
         tracing::info!(daemonset = %key, "revision {} was approved by hand", awaited.revision);
         let decision = decide(&observation, &state, &self.config, &mut self.render_cache);
         let linked = decision.state.unlinked(&observation).is_none();
-        let next = decision.daemon(key).map(|daemon| (steps(daemon, linked), daemon.summary.reason.clone()));
+        let next = decision.daemon(key).map(|daemon| (steps(daemon, linked), daemon.summary.reasons.to_string()));
         self.state = state;
         self.carry_out(observation, decision, began);
         match self.end_order(key, &before.state.records) {
@@ -252,7 +256,7 @@ impl Agent {
         let refusal = match decision.daemon(key) {
             _ if unreadable => Some(format!("{} cannot be read", self.config.manifest_dir.display())),
             None => Some("it is not known any more".to_owned()),
-            Some(daemon) if daemon.summary.mode.is_none() => Some(daemon.summary.reason.clone()),
+            Some(daemon) if daemon.summary.mode.is_none() => Some(daemon.summary.reasons.to_string()),
             Some(_) => None,
         };
         if let Some(why) = refusal {
@@ -275,7 +279,7 @@ impl Agent {
                 schema_version: SCHEMA_VERSION,
                 node: self.config.node_name.clone(),
                 new: new.map(|rendering| rendering.identity.pod_name.clone()),
-                reason: daemon.summary.reason.clone(),
+                reason: daemon.summary.reasons.to_string(),
                 unsure,
                 old,
             }
@@ -332,8 +336,8 @@ impl Agent {
             (None, Some(ending)) => Err(format!("{} is ending already", ending.pod_name)),
             (None, None) => {
                 let known = self.last.plan.daemons.iter().find(|d| d.key == *key);
-                let why = known.map(|d| d.summary.reason.as_str()).filter(|reason| !reason.is_empty());
-                Err(why.unwrap_or("it does not run on this node").to_owned())
+                let why = known.map(|d| &d.summary.reasons).filter(|reasons| !reasons.is_empty());
+                Err(why.map_or_else(|| "it does not run on this node".to_owned(), ToString::to_string))
             }
         }
     }
@@ -364,7 +368,7 @@ fn steps(daemon: &DaemonPlan, linked: bool) -> Vec<PlannedChange> {
     }
     // Before anything ends for it, its images are looked for.
     if daemon.actions.is_empty() && daemon.pull.is_some() {
-        steps.push(change("get its images", &daemon.summary.reason));
+        steps.push(change("get its images", &daemon.summary.reasons.to_string()));
     }
     steps
 }

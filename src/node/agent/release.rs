@@ -51,9 +51,9 @@ pub(super) fn select(node: &str, records: &Records, plan: &Plan, keys: &BTreeSet
 /// Why a daemon is not released.
 fn refusal(daemon: Option<&DaemonPlan>) -> String {
     let Some(daemon) = daemon else { return "no such daemon has run on this node".to_owned() };
-    let because = match daemon.summary.reason.is_empty() {
+    let because = match daemon.summary.reasons.is_empty() {
         true => String::new(),
-        false => format!(": {}", daemon.summary.reason),
+        false => format!(": {}", daemon.summary.reasons),
     };
     match daemon.record.live().next() {
         Some(_) => format!("it is not held, it is {}{because}", daemon.summary.state.as_str()),
@@ -70,7 +70,7 @@ pub(super) fn entry(key: &ObjectKey, what: &str) -> ReleasedDaemon {
 pub(super) fn held(plan: &Plan) -> Vec<String> {
     let is_held = |d: &&DaemonPlan| d.summary.releasable;
     let line =
-        |d: &DaemonPlan| format!("{} would be held: {}; {}", d.key, d.summary.reason, d.summary.hints.join("; "));
+        |d: &DaemonPlan| format!("{} would be held: {}; {}", d.key, d.summary.reasons, d.summary.hints.join("; "));
     plan.daemons.iter().filter(is_held).map(line).collect()
 }
 

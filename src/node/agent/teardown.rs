@@ -83,7 +83,7 @@ pub(super) fn remaining(state: &AgentState, plan: &Plan, outcome: &EffectOutcome
     let failure = |key: &ObjectKey| outcome.failures.get(key).map(|failure| failure.message.clone());
     let summary = |key: &ObjectKey| {
         let plan = plan.daemons.iter().find(|daemon| daemon.key == *key);
-        plan.map(|daemon| daemon.summary.reason.clone()).filter(|reason| !reason.is_empty())
+        plan.map(|daemon| &daemon.summary.reasons).filter(|reasons| !reasons.is_empty()).map(ToString::to_string)
     };
     let of_record = |record: &'_ DaemonRecord| {
         // The reason of a daemon is about one of its pods.

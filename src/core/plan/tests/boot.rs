@@ -90,7 +90,7 @@ fn what_starts_at_a_boot_waits_for_its_turn_behind_its_gate() {
     assert_eq!(bench.pass(&desired), ["finish uid-a-0"]);
     let plan = bench.plan(&desired);
     assert_eq!((plan.actions, plan.summary.state), (Vec::new(), State::Waiting));
-    assert!(plan.summary.reason.contains("waits until a/x is Ready here"), "{}", plan.summary.reason);
+    assert!(plan.summary.reasons.to_string().contains("waits until a/x is Ready here"), "{}", plan.summary.reasons);
     bench.awaited.clear();
     assert_eq!(bench.pass(&desired), ["open uid-b-1"]);
     // No daemon is awaited, and the one before has no gate.
@@ -107,7 +107,7 @@ fn an_image_that_is_known_to_be_gone_keeps_the_old_instance_and_the_claim() {
     assert_eq!(bench.pass(&desired), NONE);
     let plan = bench.plan(&desired);
     assert_eq!((plan.staging.as_deref(), plan.record.staged.as_deref()), (Some("b"), Some("b")));
-    assert!(plan.summary.reason.contains("is not on the node any more"), "{}", plan.summary.reason);
+    assert!(plan.summary.reasons.to_string().contains("is not on the node any more"), "{}", plan.summary.reasons);
     assert!(plan.pull.is_some(), "it is pulled again");
     boot_again(&mut bench, "boot-3");
     bench.world.images = None;
@@ -285,7 +285,7 @@ fn without_an_api_server_a_configured_taint_ends_what_runs_and_a_label_that_is_n
     let mut elsewhere = daemon_set("a");
     elsewhere.template["spec"]["nodeSelector"] = json!({"role": "edge"});
     let plan = bench.plan(&wanted(&elsewhere));
-    assert!(plan.actions.is_empty() && plan.summary.reason.contains("without an API server"), "{:?}", plan.summary);
+    assert!(plan.actions.is_empty() && plan.summary.reasons.contains(&Reason::LabelsUnknown), "{:?}", plan.summary);
     let taint = |key: &str, effect: &str| {
         let (key, effect) = (key.to_owned(), effect.to_owned());
         vec![Taint { key, value: String::new(), effect }]
@@ -295,7 +295,7 @@ fn without_an_api_server_a_configured_taint_ends_what_runs_and_a_label_that_is_n
     bench.node.taints = taint("k", "NoExecute");
     bench.world.lacks_labels_until = Some(bench.now + ms(1));
     let plan = bench.plan(&wanted(&daemon_set("a")));
-    assert!(plan.actions.is_empty() && plan.summary.reason.contains("not been read yet"), "{:?}", plan.summary);
+    assert!(plan.actions.is_empty() && plan.summary.reasons.contains(&Reason::NodeUnread), "{:?}", plan.summary);
     bench.world.lacks_labels_until = None;
     assert_eq!(bench.pass(&wanted(&daemon_set("a"))), ["end uid-a-0"]);
 }

@@ -40,10 +40,7 @@ fn a_new_instance_waits_for_the_answer_is_made_of_it_and_keeps_it() {
     let desired = wanted(&of_api("a"));
     let plan = bench.plan(&desired);
     assert!(plan.actions.is_empty() && plan.question.is_some());
-    assert_eq!(
-        (plan.summary.state, plan.summary.reason.as_str()),
-        (State::Waiting, "asks the API server whether it accepts the pod")
-    );
+    assert_eq!((plan.summary.state, plan.summary.reasons), (State::Waiting, [Reason::AsksAdmission].into()));
     bench.world.says = Some(mirrored("m/a"));
     assert_eq!(bench.pass(&desired), ["start uid-a-0"], "identity is the template's");
     assert_eq!(made_of(&bench), "m/a");
@@ -101,7 +98,7 @@ fn a_refusal_starts_nothing_ends_nothing_and_outlasts_the_connection_and_the_age
         bench.world.says = says.or(bench.world.says);
         let plan = bench.plan(&desired);
         assert_eq!((plan.summary.state, plan.actions.len()), (State::Refused, 0));
-        assert_eq!(plan.summary.reason, "pod: the API server refuses it: exceeded quota: q");
+        assert_eq!(plan.summary.reasons.to_string(), "pod: the API server refuses it: exceeded quota: q");
         assert!(notes(&plan).contains("leave room for one more pod"), "{}", notes(&plan));
         assert_eq!(bench.pass(&desired), NONE);
         assert!(!bench.record.is_empty(0), "or it would not be on disk");
@@ -113,10 +110,11 @@ fn a_refusal_starts_nothing_ends_nothing_and_outlasts_the_connection_and_the_age
     assert_eq!((plan.summary.state, plan.actions.len()), (State::Refused, 0));
     assert!(
         plan.summary
-            .reason
+            .reasons
+            .to_string()
             .contains("revision b cannot start, the old instance stays: pod: the API server refuses it: not b"),
         "{}",
-        plan.summary.reason
+        plan.summary.reasons
     );
     assert_eq!(bench.pass(&wanted(&of_api("b"))), NONE);
     bench.pass(&Desired::Gone { reason: DesiredReason::Deleted, by_list: false, ignore_file: None });
@@ -173,9 +171,9 @@ fn a_replacement_waits_for_the_answer_and_a_restart_does_not() {
     let plan = bench.plan(&wanted(&of_api("b")));
     assert!(plan.actions.is_empty() && plan.question.is_some());
     assert!(
-        plan.summary.reason.contains("could not be asked about it: away; what runs stays"),
+        plan.summary.reasons.to_string().contains("could not be asked about it: away; what runs stays"),
         "{}",
-        plan.summary.reason
+        plan.summary.reasons
     );
     let uid = bench.record.instances[0].uid.clone();
     bench.record.order_restart(&uid, RestartCause::ByHand, bench.now, &Fingerprint::Unknown);
@@ -249,9 +247,9 @@ fn what_waits_for_something_is_not_asked_about() {
     bench.world.waiting_for.push(missing);
     let plan = bench.plan(&wanted(&of_api("a")));
     assert!(
-        plan.question.is_none() && plan.summary.reason.contains("waits for ServiceAccount"),
+        plan.question.is_none() && plan.summary.reasons.to_string().contains("waits for ServiceAccount"),
         "{}",
-        plan.summary.reason
+        plan.summary.reasons
     );
 }
 
@@ -282,6 +280,11 @@ fn what_stands_against_an_approved_revision_is_said_once() {
     bench.world.says = Some(ApiSays::Refused("no".into()));
     let plan = bench.plan(&wanted(&of_api("b")));
     assert_eq!(plan.replacing, None, "it is not claimed");
-    assert_eq!(plan.summary.reason.matches("the API server refuses it").count(), 1, "{}", plan.summary.reason);
+    assert_eq!(
+        plan.summary.reasons.to_string().matches("the API server refuses it").count(),
+        1,
+        "{}",
+        plan.summary.reasons
+    );
     assert_eq!(notes(&plan).matches("correct what it says").count(), 1, "{}", notes(&plan));
 }

@@ -131,12 +131,14 @@ fn a_replacement_waits_until_the_end_of_the_old_one_can_be_observed() {
     bench.world.end_observable = Some(EndObservable::AskRuntime);
     let asking = bench.plan(&new);
     assert_eq!((asking.actions.len(), asking.asks_runtime, asking.wake_at), (0, true, Some(bench.now)));
-    assert!(asking.summary.reason.is_empty() || asking.summary.state != State::Waiting, "{:?}", asking.summary);
+    assert!(asking.summary.reasons.is_empty() || asking.summary.state != State::Waiting, "{:?}", asking.summary);
     bench.world.end_observable = Some(EndObservable::No("no runtime is configured".to_owned()));
     assert_eq!(bench.pass(&new), NONE);
     let waiting = bench.plan(&new);
     assert_eq!((waiting.summary.state, waiting.asks_runtime), (State::Waiting, false));
-    assert!(waiting.summary.reason.contains("no runtime is configured") && !waiting.summary.hints.is_empty());
+    assert!(
+        waiting.summary.reasons.to_string().contains("no runtime is configured") && !waiting.summary.hints.is_empty()
+    );
     bench.record.order_restart("uid-a-0", RestartCause::ByHand, bench.now, &Fingerprint::Unknown);
     assert_eq!(bench.pass(&new), NONE, "an order waits, too");
     bench.world.end_observable = Some(EndObservable::By(EndConfirmation::NeverStarted));

@@ -19,13 +19,16 @@ fn what_is_held_keeps_its_revision_and_its_data_fresh_and_says_so() {
         assert_eq!(bench.pass(desired), NONE);
         let summary = bench.plan(desired).summary;
         assert_eq!((summary.state, summary.releasable, summary.mode), (state, releasable, Some(Mode::Static)));
-        assert!(!summary.hints.is_empty() && !summary.reason.is_empty(), "{summary:?}");
+        assert!(!summary.hints.is_empty() && !summary.reasons.is_empty(), "{summary:?}");
     }
     let errors = || vec![FieldError { hint: Some("do it".to_owned()), ..error() }];
     for why in [Hold::Forbidden(errors()), Hold::Refused(RefusedVersion::TooLarge(errors())), Hold::Overlays(errors())]
     {
         let summary = bench.plan(&held(why)).summary;
-        assert!(summary.reason.contains(&error().to_string()) && !summary.reason.contains("hint"), "{summary:?}");
+        assert!(
+            summary.reasons.to_string().contains(&error().to_string()) && !summary.reasons.to_string().contains("hint"),
+            "{summary:?}"
+        );
         assert_eq!((summary.hints[0].as_str(), summary.hints.len()), ("do it", 2), "{summary:?}");
     }
     bench.world.stale_volumes.insert("uid-a-0".to_owned());

@@ -20,7 +20,11 @@ fn what_nobody_defines_yet_does_not_start_without_its_data() {
     let mut bench = found("a");
     let plan = bench.plan(&unsure);
     assert_eq!(plan.summary.state, State::Waiting);
-    assert!(plan.summary.reason.contains("starts anew"), "{}", plan.summary.reason);
+    assert!(
+        plan.summary.reasons.contains(&Reason::ReturnsWithData { lost: Box::new(Reason::DataUnknown) }),
+        "{}",
+        plan.summary.reasons
+    );
     assert_eq!(bench.pass(&unsure), ["end uid-a-0"]);
     bench.now += GONE_AFTER;
     bench.pass(&unsure);
@@ -73,7 +77,7 @@ fn what_cannot_be_written_is_not_left_to_the_kubelet() {
     assert_eq!(on_disk(&[], true).pass(&desired), refresh, "what has data keeps it");
     let mut bench = on_disk(&["other"], true);
     let plan = bench.plan(&desired);
-    assert!(plan.summary.reason.contains("does not take it: no space left"), "{}", plan.summary.reason);
+    assert!(plan.summary.reasons.to_string().contains("does not take it: no space left"), "{}", plan.summary.reasons);
     assert_eq!(plan.summary.state, State::Waiting);
     assert_eq!(bench.pass(&desired), ["end uid-a-0"]);
 }

@@ -1,6 +1,6 @@
 use super::*;
 use crate::core::cluster::node_daemons::MissingReport;
-use crate::core::plan::instance::describe;
+use crate::core::plan::reason::describe;
 
 fn of_api(image: &str) -> DaemonSet {
     DaemonSet { source: Source::Api, uid: Some("u".into()), ..daemon_set(image) }
@@ -46,7 +46,7 @@ fn what_an_approved_revision_lacks_is_said_and_stays_known_when_the_approval_is_
         assert_eq!(bench.pass(&desired), NONE);
         let plan = bench.plan(&desired);
         assert_eq!((plan.summary.state, &plan.summary.missing), (State::Running, &missing()), "{permission:?}");
-        assert!(plan.summary.reason.contains("ConfigMap kube-system/config"), "{}", plan.summary.reason);
+        assert!(plan.summary.reasons.to_string().contains("ConfigMap kube-system/config"), "{}", plan.summary.reasons);
         assert!(plan.references.contains(&reference()), "it is watched for its creation: {permission:?}");
         assert_eq!(plan.replacing, None);
     }

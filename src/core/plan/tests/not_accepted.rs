@@ -47,7 +47,7 @@ fn what_the_kubelet_does_not_take_gives_way_to_the_last_revision_that_it_took() 
     assert_eq!((summary.pod.as_str(), summary.wanted_revision.as_deref()), ("net-2", Some("b")));
     let failed = summary.failed.unwrap();
     assert_eq!((failed.revision.as_str(), failed.failure.cause), ("b", Cause::NotAccepted));
-    assert!(summary.reason.contains("back to a until its template"), "{}", summary.reason);
+    assert!(summary.reasons.to_string().contains("back to a until its template"), "{}", summary.reasons);
     // An agent that starts knows it.
     let text = serde_json::to_string(&bench.record).unwrap();
     bench.record = serde_json::from_str(&text).unwrap();
@@ -124,7 +124,11 @@ fn where_none_was_accepted_before_it_stays_not_accepted_until_it_may_be() {
     assert_eq!(bench.converge(&desired), NONE, "it is not tried again and again");
     let summary = bench.plan(&desired).summary;
     assert_eq!((summary.state, summary.ready), (State::NotAccepted, Some(false)));
-    assert!(summary.reason.starts_with("nothing of it; it stays so until its template"), "{}", summary.reason);
+    assert!(
+        summary.reasons.to_string().starts_with("nothing of it; it stays so until its template"),
+        "{}",
+        summary.reasons
+    );
     assert!(summary.state.is_bad());
     bench.record.retry(bench.now);
     assert_eq!(bench.converge(&desired), ["end uid-a-0", "finish uid-a-0", "start uid-a-1"]);

@@ -84,7 +84,7 @@ fn a_list_is_looked_at_while_its_daemon_waits_for_its_turn() {
     let list = ObjectRef::new(Kind::ConfigMap, "kube-system", "sizes");
     for desired in [on("a", "big"), patched("a", Lookup::Unknown, "big", None)] {
         let plan = bench.plan(&want(&desired));
-        assert!(plan.summary.reason.contains("update-jitter"), "{}", plan.summary.reason);
+        assert!(plan.summary.reasons.to_string().contains("update-jitter"), "{}", plan.summary.reasons);
         assert!(plan.references.contains(&list), "what is not looked at is not known, and then another revision");
     }
 }
@@ -104,7 +104,11 @@ fn what_runs_stays_while_the_overlays_that_its_definition_names_now_are_not_know
     assert_eq!(bench.pass(&want(&unknown)), NONE);
     let plan = bench.plan(&want(&unknown));
     assert!(!plan.summary.awaits_approval, "no approval helps");
-    assert!(plan.summary.reason.contains("the old instance stays: waits for ConfigMap"), "{}", plan.summary.reason);
+    assert!(
+        plan.summary.reasons.to_string().contains("the old instance stays: waits for ConfigMap"),
+        "{}",
+        plan.summary.reasons
+    );
 }
 
 #[test]

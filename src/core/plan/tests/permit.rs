@@ -35,7 +35,11 @@ fn a_change_waits_for_its_approval_claims_it_and_then_replaces() {
     let (mut bench, desired) = bench(withheld());
     assert_eq!(bench.pass(&desired), NONE);
     let plan = bench.plan(&desired);
-    assert!(plan.summary.reason.contains("revision b waits: the coordinator has not"), "{}", plan.summary.reason);
+    assert!(
+        plan.summary.reasons.to_string().contains("revision b waits: the coordinator has not"),
+        "{}",
+        plan.summary.reasons
+    );
     assert!(
         plan.pull.is_none() && plan.replacing.is_none() && plan.wake_at.is_some(),
         "its pull has a turn of its own"
@@ -68,7 +72,11 @@ fn a_claim_of_what_cannot_start_any_more_is_given_back() {
     assert_eq!(bench.pass(&desired), NONE);
     let plan = bench.plan(&desired);
     assert_eq!(plan.replacing, None);
-    assert!(plan.summary.reason.contains("the old instance stays: waits for ConfigMap"), "{}", plan.summary.reason);
+    assert!(
+        plan.summary.reasons.to_string().contains("the old instance stays: waits for ConfigMap"),
+        "{}",
+        plan.summary.reasons
+    );
     bench.world.waiting_for.clear();
     assert_eq!(bench.plan(&desired).replacing.as_deref(), Some("b"));
     assert_eq!(bench.pass(&desired), ["end uid-a-0"]);
@@ -94,7 +102,7 @@ fn changed_data_needs_no_approval_but_its_turn() {
     bench.pass(&desired);
     assert_eq!(bench.record.live().count(), 1);
     let plan = bench.plan(&desired);
-    assert!(plan.summary.reason.contains("its turn on this node comes"), "{}", plan.summary.reason);
+    assert!(plan.summary.reasons.to_string().contains("its turn on this node comes"), "{}", plan.summary.reasons);
     bench.now = NOW + crate::core::plan::jitter("n1", "a", ms(30_000));
     assert_eq!(bench.pass(&desired), ["end uid-a-0"]);
     assert_eq!(bench.plan(&desired).replacing, None, "there is no claim");
@@ -212,7 +220,8 @@ fn what_is_paused_waits_up_to_the_claim_wherever_it_is_defined() {
     let mut of_folder = Bench::running("a");
     assert_eq!(of_folder.pass(&paused(daemon_set("b"))), NONE);
     let plan = of_folder.plan(&paused(daemon_set("b")));
-    assert!(plan.summary.reason.contains("waits: the annotation daemonlet.dev/paused holds it"), "{plan:?}");
+    let waits = [Reason::Withheld(Withheld::Paused)].into();
+    assert!(plan.summary.reasons.contains(&Reason::RevisionWaits { revision: "b".to_owned(), waits }), "{plan:?}");
     assert!(plan.pull.is_none(), "nothing is pulled for what is paused");
     assert_eq!(of_folder.pass(&wanted(&daemon_set("b"))), ["end uid-a-0"]);
     for permission in [Permission::Free, Permission::Approved, withheld()] {
@@ -234,8 +243,14 @@ fn a_claimed_replacement_goes_on_though_approvals_are_lost() {
     // Another template comes in between: it waits as any other.
     assert_eq!(bench.pass(&wanted(&of_api("c"))), ["finish uid-a-0", "start uid-b-1"]);
     let plan = bench.plan(&wanted(&of_api("c")));
-    assert!(plan.summary.reason.contains("revision c waits: the API server does not serve NodeDaemons"), "{plan:?}");
-    assert!(!plan.summary.reason.contains("apply") && plan.summary.hints[0].starts_with("apply "), "{plan:?}");
+    assert!(
+        plan.summary.reasons.to_string().contains("revision c waits: the API server does not serve NodeDaemons"),
+        "{plan:?}"
+    );
+    assert!(
+        !plan.summary.reasons.to_string().contains("apply") && plan.summary.hints[0].starts_with("apply "),
+        "{plan:?}"
+    );
 }
 
 #[test]
@@ -285,7 +300,7 @@ fn pulls_ahead_of_an_approval_are_spread_and_a_failure_is_reported() {
     let plan = bench.plan(&desired);
     assert!(plan.pull.is_some());
     assert_eq!(plan.summary.pull_failed.as_deref(), Some("image x cannot be pulled: 404"));
-    assert!(plan.summary.reason.contains("image x cannot be pulled"), "{plan:?}");
+    assert!(plan.summary.reasons.to_string().contains("image x cannot be pulled"), "{plan:?}");
     // An approval pulls at once, and so it goes on when that is withdrawn.
     let (mut bench, desired) = self::bench(Permission::Approved);
     bench.world.images = Some(Images::Pulling("image 1 of 1".into()));
@@ -353,7 +368,11 @@ fn what_is_halted_is_not_claimed_though_its_approval_stands() {
         assert_eq!(bench.pass(&desired), NONE);
         let plan = bench.plan(&desired);
         assert_eq!(plan.replacing, None);
-        assert!(plan.summary.reason.contains("waits: its rollout is halted or aborted"), "{}", plan.summary.reason);
+        assert!(
+            plan.summary.reasons.to_string().contains("waits: its rollout is halted or aborted"),
+            "{}",
+            plan.summary.reasons
+        );
     }
     let (mut claimed, _) = bench(Permission::Claimed);
     assert_eq!(claimed.pass(&desired), ["end uid-a-0"], "what is claimed goes on");

@@ -35,7 +35,7 @@ fn a_surge_onto_the_same_host_port_is_reported_and_leaves_the_old_instance() {
     assert_eq!(bench.pass(&desired), NONE);
     let summary = bench.plan(&desired).summary;
     assert_eq!((summary.state, summary.pod.as_str(), summary.ready), (State::Waiting, "net-0", Some(true)));
-    assert!(summary.reason.contains("both use host port TCP 9100"), "{}", summary.reason);
+    assert!(summary.reasons.to_string().contains("both use host port TCP 9100"), "{}", summary.reasons);
     assert!(summary.hints.iter().any(|n| n.contains("with maxSurge 0")), "{:?}", summary.hints);
     assert_eq!(bench.pass(&wanted(&surging("b", 9101))), ["start uid-b-1"]);
     assert_eq!(bench.pass(&wanted(&on_port("c", 9100)))[0], "end uid-b-1", "without surge the old ones go first");
@@ -55,7 +55,7 @@ fn nothing_is_claimed_for_a_port_that_another_has_and_a_claim_is_given_back() {
         assert_eq!(bench.pass(&desired), NONE);
         let plan = bench.plan(&desired);
         assert_eq!((plan.replacing, plan.summary.state), (None, State::Waiting));
-        assert!(plan.summary.reason.contains("host port TCP 9200 belongs to"), "{}", plan.summary.reason);
+        assert!(plan.summary.reasons.to_string().contains("host port TCP 9200 belongs to"), "{}", plan.summary.reasons);
     }
     bench.held(9200, false);
     assert_eq!(bench.pass(&desired), ["end uid-a-0"]);
@@ -70,7 +70,7 @@ fn nothing_is_claimed_for_a_port_that_another_has_and_a_claim_is_given_back() {
     assert_eq!(bench.pass(&desired), NONE);
     let plan = bench.plan(&desired);
     assert_eq!(plan.replacing, None);
-    assert!(plan.summary.reason.contains("both use host port TCP 9100"), "{}", plan.summary.reason);
+    assert!(plan.summary.reasons.to_string().contains("both use host port TCP 9100"), "{}", plan.summary.reasons);
     bench.world.permission = Some(Permission::Claimed);
     assert_eq!(bench.plan(&desired).replacing, None);
 }
@@ -83,7 +83,11 @@ fn a_port_of_another_daemon_is_waited_for() {
     assert_eq!(bench.pass(&desired), NONE);
     let summary = bench.plan(&desired).summary;
     assert_eq!(summary.state, State::Waiting);
-    assert!(summary.reason.contains("host port TCP 9100 belongs to kube-system/other"), "{}", summary.reason);
+    assert!(
+        summary.reasons.to_string().contains("host port TCP 9100 belongs to kube-system/other"),
+        "{}",
+        summary.reasons
+    );
     bench.world.held_ports.clear();
     assert_eq!(bench.pass(&desired), ["start uid-a-0"]);
 
@@ -107,7 +111,7 @@ fn what_policy_refuses_does_not_wait_for_a_port() {
     let desired = wanted(&on_port("a", 9100));
     assert_eq!(bench.pass(&desired), NONE);
     let summary = bench.plan(&desired).summary;
-    assert_eq!(summary.state, State::Refused, "{}", summary.reason);
+    assert_eq!(summary.state, State::Refused, "{}", summary.reasons);
     assert_eq!(summary.refused_field.as_deref(), Some("image"));
     assert!(summary.hints.is_empty(), "another port would not help: {:?}", summary.hints);
 }

@@ -67,7 +67,7 @@ fn a_revision_that_is_not_available_in_time_gives_way_to_the_last_good_one() {
     bench.now += DEADLINE;
     assert_eq!(bench.converge(&desired), ["end uid-b-1", "finish uid-b-1", "start uid-a-2"]);
     let plan = bench.plan(&desired);
-    assert!(plan.summary.reason.contains("crash loop: exit code 1"), "{}", plan.summary.reason);
+    assert!(plan.summary.reasons.to_string().contains("crash loop: exit code 1"), "{}", plan.summary.reasons);
     assert_eq!(plan.summary.wanted_revision.as_deref(), Some("b"));
     bench.now += DEADLINE * 100;
     assert_eq!(bench.converge(&desired), NONE, "it is not tried again");
@@ -89,7 +89,11 @@ fn without_the_annotation_the_failure_is_reported_and_the_revision_stays() {
     bench.now += DEADLINE;
     assert_eq!(bench.converge(&desired), NONE);
     let summary = bench.plan(&desired).summary;
-    assert!(summary.reason.contains("did not become available in time (crash loop"), "{}", summary.reason);
+    assert!(
+        summary.reasons.to_string().contains("did not become available in time (crash loop"),
+        "{}",
+        summary.reasons
+    );
     assert_eq!(summary.failed.unwrap().failure, crash());
     bench.world.not_ready.clear();
     bench.world.ready.insert("uid-b-1".into(), bench.now);
@@ -153,7 +157,7 @@ fn images_that_cannot_be_pulled_leave_the_old_instance_and_hold_no_first_one_up(
         bench.world.images = Some(images);
         assert_eq!(bench.converge(&desired), NONE);
         let plan = bench.plan(&desired);
-        assert!(plan.summary.reason.contains("revision b cannot start, the old instance stays"));
+        assert!(plan.summary.reasons.to_string().contains("revision b cannot start, the old instance stays"));
         assert!(plan.pull.is_some(), "they are asked for");
     }
     bench.world.images = Some(Images::Handed("the agent does not pull here".into()));

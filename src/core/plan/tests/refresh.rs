@@ -65,7 +65,7 @@ fn a_volume_that_lacks_something_keeps_its_data_and_everything_else_is_refreshed
     assert_eq!((stale.pod.as_str(), stale.volume.as_str(), &stale.missing), ("net-0", "config", &vec![missing("c")]));
     assert_eq!(stale.since, NOW.to_string(), "since the first pass that saw it");
     let text = format!("volume config of net-0 keeps its last data since {NOW}: missing key k of ConfigMap a/c");
-    assert!(summary.reason.contains(&text), "{}", summary.reason);
+    assert!(summary.reasons.to_string().contains(&text), "{}", summary.reasons);
 
     bench.lacks(Vec::new());
     assert_eq!(bench.refreshed(), None);
@@ -101,7 +101,11 @@ fn a_value_that_no_file_can_carry_holds_back_its_container_alone() {
     assert_eq!(bench.refreshed(), Some((vec!["daemonlet-env-c".to_owned()], false)));
     let summary = bench.summary();
     assert_eq!((summary.state, summary.hints), (State::Stale, vec!["change the value".to_owned()]));
-    assert!(summary.reason.contains("the environment of container c: env: has a quote"), "{}", summary.reason);
+    assert!(
+        summary.reasons.to_string().contains("the environment of container c: env: has a quote"),
+        "{}",
+        summary.reasons
+    );
 }
 
 #[test]
@@ -154,9 +158,9 @@ fn what_nobody_has_said_anything_of_is_not_stale() {
     let summary = bench.summary();
     assert_eq!((summary.state, summary.stale.len()), (State::Running, 0));
     let reason = "keeps its last data until this is known: key k of ConfigMap a/c";
-    assert!(summary.reason.contains(reason), "no source says that it is missing: {}", summary.reason);
+    assert!(summary.reasons.to_string().contains(reason), "no source says that it is missing: {}", summary.reasons);
     bench.lacks(vec![held(Part::Pod, "c")]);
-    let reason = bench.summary().reason;
+    let reason = bench.summary().reasons.to_string();
     assert!(reason.contains("keeps its last data: missing key k of ConfigMap a/c"), "{reason}");
 }
 
@@ -169,7 +173,7 @@ fn a_manifest_that_the_disk_has_lost_waits_for_what_its_pod_lacks() {
     assert_eq!(bench.refreshed(), None);
     let summary = bench.summary();
     assert_eq!((summary.state, summary.ready), (State::Waiting, Some(false)));
-    assert!(summary.reason.contains("its manifest is not written"), "{}", summary.reason);
+    assert!(summary.reasons.contains(&Reason::ManifestLost), "{}", summary.reasons);
     bench.lacks(Vec::new());
     assert_eq!(bench.summary().state, State::Running, "it is written in this pass");
     assert_eq!(bench.refreshed(), Some((Vec::new(), true)));
@@ -180,13 +184,13 @@ fn a_manifest_is_not_rewritten_for_a_kubelet_of_unknown_version() {
     let mut bench = Bench::running("a");
     bench.world.ready.insert(UID.to_owned(), NOW);
     bench.world.guesses_kubelet = true;
-    assert_eq!(bench.summary().reason, "", "it is as it would be written");
+    assert_eq!(bench.summary().reasons, Reasons::default(), "it is as it would be written");
     bench.world.data_version = "2".to_owned();
     bench.world.stale_volumes.insert(UID.to_owned());
     bench.world.env_files = vec!["daemonlet-env-c".to_owned()];
     assert_eq!(bench.refreshed(), Some((bench.world.env_files.clone(), false)), "its data follows, but for variables");
     bench.world.stale_volumes.clear();
-    assert!(bench.summary().reason.contains("until the API server tells the kubelet's version"));
+    assert!(bench.summary().reasons.contains(&Reason::AwaitsKubeletVersion));
     bench.world.guesses_kubelet = false;
     assert_eq!(bench.refreshed(), Some((Vec::new(), true)));
     bench.world.guesses_kubelet = true;
@@ -205,7 +209,11 @@ fn a_container_without_its_environment_waits_alone_and_is_started_in_place() {
     let waits = |name: &str| WaitingContainer { container: name.to_owned(), missing: vec![missing(name)] };
     let summary = bench.plan(&desired).summary;
     assert_eq!((summary.state, summary.waiting_containers), (State::Waiting, vec![waits("c"), waits("d")]));
-    assert!(summary.reason.contains("container c waits for key k of ConfigMap a/c"), "{}", summary.reason);
+    assert!(
+        summary.reasons.to_string().contains("container c waits for key k of ConfigMap a/c"),
+        "{}",
+        summary.reasons
+    );
 
     bench.lacks(vec![held(environment("d"), "d")]);
     bench.world.data_version = "2".to_owned();
@@ -285,7 +293,7 @@ fn what_another_version_or_another_node_name_made_says_that_it_is_not_kept_up_to
     bench.world.data_version = "2".to_owned();
     bench.world.stale_volumes.insert("uid-x".to_owned());
     let plan = bench.plan(&wanted(&daemon_set("a")));
-    assert_eq!((plan.actions.len(), plan.summary.state), (0, State::Stale), "{}", plan.summary.reason);
+    assert_eq!((plan.actions.len(), plan.summary.state), (0, State::Stale), "{}", plan.summary.reasons);
     assert_eq!(plan.summary.hints, ["`daemonlet restart kube-system/net` replaces it"]);
     assert_eq!(plan.record.instances[0].stale.len(), 1);
 }

@@ -18,7 +18,7 @@ fn a_new_revision_that_is_refused_or_waits_leaves_the_old_instance() {
     bench.world.waiting_for =
         vec![Missing { kind: "ConfigMap".into(), namespace: "a".into(), name: "b".into(), key: "c".into() }];
     assert_eq!(bench.pass(&desired), NONE);
-    let reason = bench.plan(&desired).summary.reason;
+    let reason = bench.plan(&desired).summary.reasons.to_string();
     assert!(reason.contains("key c of ConfigMap a/b"), "{reason}");
 }
 

@@ -42,7 +42,7 @@ fn a_failed_pod_waits_out_its_back_off() {
         let plan = bench.plan(&desired);
         assert_eq!(plan.wake_at, Some(ordered + ms(seconds * 1_000)));
         assert_eq!(plan.summary.state, State::Failing);
-        assert!(plan.summary.reason.contains("its pod failed: Evicted; a new instance is tried in"));
+        assert!(plan.summary.reasons.to_string().contains("its pod failed: Evicted; a new instance is tried in"));
         bench.now = ordered + ms(seconds * 1_000);
         let next = number + 1;
         let expected = [format!("end uid-a-{number}"), format!("finish uid-a-{number}"), format!("start uid-a-{next}")];
@@ -59,7 +59,11 @@ fn what_the_kubelet_rejects_is_tried_again_and_at_once_when_its_reason_may_have_
     bench.world.rejected.insert("uid-a-0".into(), "NodePorts".into());
     assert_eq!(bench.pass(&desired), NONE);
     let plan = bench.plan(&desired);
-    assert!(plan.summary.reason.contains("the kubelet did not accept it: NodePorts"), "{}", plan.summary.reason);
+    assert!(
+        plan.summary.reasons.to_string().contains("the kubelet did not accept it: NodePorts"),
+        "{}",
+        plan.summary.reasons
+    );
     bench.now += ms(1_000);
     assert_eq!(bench.replaced(&desired), ["end uid-a-0", "finish uid-a-0", "start uid-a-1"]);
     bench.world.rejected.insert("uid-a-1".into(), "NodePorts".into());

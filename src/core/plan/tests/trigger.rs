@@ -30,7 +30,7 @@ fn waits(bench: &mut Bench, desired: &Desired, words: &str) {
     assert_eq!(bench.pass(desired), NONE);
     let plan = bench.plan(desired);
     assert_eq!((&plan.replacing, plan.summary.awaits_approval), (&None, false));
-    assert!(plan.summary.reason.contains(words), "{}", plan.summary.reason);
+    assert!(plan.summary.reasons.to_string().contains(words), "{}", plan.summary.reasons);
 }
 
 #[test]

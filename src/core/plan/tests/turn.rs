@@ -21,14 +21,14 @@ fn a_first_start_waits_and_says_for_whom_and_how_long() {
     assert_eq!((plan.summary.state, plan.wake_at), (State::Waiting, Some(NOW + Span::from_secs(1))));
     assert_eq!(plan.summary.waiting_for[0].to_string(), "DaemonSet a/x");
     assert_eq!(
-        plan.summary.reason,
+        plan.summary.reasons.to_string(),
         "waits until a/x is Ready here (daemonlet.dev/after), since 1970-01-01T00:16:40Z and at most until \
          1970-01-01T00:18:40Z (daemonlet.dev/after-timeout)"
     );
     assert!(plan.pull.is_some(), "its images are pulled meanwhile");
     bench.pass(&desired);
     bench.now += Span::from_secs(10);
-    assert_eq!(bench.plan(&desired).summary.reason, plan.summary.reason, "it does not wait anew");
+    assert_eq!(bench.plan(&desired).summary.reasons, plan.summary.reasons, "it does not wait anew");
     bench.awaited.clear();
     assert_eq!(bench.pass(&desired), ["start uid-v1-0"]);
 }
@@ -44,7 +44,7 @@ fn it_starts_after_the_timeout_and_says_so() {
     bench.now += ms(1);
     let [Action::Start { reason, .. }] = &bench.plan(&desired).actions[..] else { panic!("it waits on") };
     assert_eq!(
-        reason,
+        reason.to_string(),
         "it should run here and does not, though a/x is not Ready here after 120 s (daemonlet.dev/after-timeout)"
     );
 }

@@ -45,7 +45,8 @@ fn what_runs_without_a_record_does_not_give_way_to_what_is_only_remembered() {
     bench.world.running.insert("uid-b-0".to_owned());
     bench.world.is_remembered = true;
     assert_eq!(bench.pass(&desired), NONE);
-    assert!(bench.plan(&desired).summary.reason.contains("the API server is asked first"));
+    let waits = Reason::RevisionWaits { revision: "a".to_owned(), waits: [Reason::Unrecorded].into() };
+    assert!(bench.plan(&desired).summary.reasons.contains(&waits));
     bench.world.is_remembered = false;
     assert_eq!(bench.pass(&desired), ["end uid-b-0"]);
 }

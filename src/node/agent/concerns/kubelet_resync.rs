@@ -272,6 +272,7 @@ impl KubeletResync {
 
 #[cfg(test)]
 mod tests {
+    use crate::core::plan::Reason;
     use std::sync::Arc;
 
     use crate::core::knowledge::Knowledge;
@@ -341,7 +342,7 @@ mod tests {
             let daemon = DaemonPlan { actions, ..DaemonPlan::new(record.clone()) };
             Plan { daemons: vec![daemon], ..Plan::default() }
         };
-        let opens = Action::OpenGate { uid: "u".to_owned(), pod: "net-x".to_owned(), reason: String::new() };
+        let opens = Action::OpenGate { uid: "u".to_owned(), pod: "net-x".to_owned(), reason: Reason::AgentRestarted };
         let mut resync = KubeletResync::default();
         let touches = |resync: &mut KubeletResync, now: i64, plan: &Plan| {
             let observation = Observation::of(None, Knowledge::NeverHeard, now);

@@ -8,6 +8,7 @@ use crate::core::model::ObjectKey;
 use crate::core::model::Source;
 use crate::core::pass::Plan;
 use crate::core::plan::Action;
+use crate::core::plan::Reason;
 use crate::core::sources::ApiState;
 use crate::core::sources::Confirmation;
 use crate::node::agent::observation::Observation;
@@ -36,10 +37,7 @@ pub(super) fn forget_deleted(observation: &Observation, state: &mut AgentState, 
                 state.inputs.daemon_sets.remove(key);
                 state.inputs.superseded.insert(key.clone(), (*file).to_owned());
             }
-            Confirmation::Unasked => {
-                let reason = "the DaemonSet that its file overrides is not in the API any more".to_owned();
-                daemon.actions.push(Action::Confirm { reason });
-            }
+            Confirmation::Unasked => daemon.actions.push(Action::Confirm { reason: Reason::OverriddenUnlisted }),
             Confirmation::NotCovered | Confirmation::StillThere | Confirmation::Failed(_) => {}
         }
     }

@@ -170,7 +170,7 @@ fn a_manifest_folder_that_cannot_be_read_ends_and_starts_nothing_and_the_pass_ru
     let daemon = decision.daemon(&key()).unwrap();
     assert!(daemon.actions.iter().all(|a| !matches!(a, Action::Start { .. } | Action::End { .. })), "{daemon:?}");
     assert_eq!(daemon.record.instances.len(), 1);
-    assert!(daemon.summary.reason.contains("EIO"), "{}", daemon.summary.reason);
+    assert!(daemon.summary.reasons.to_string().contains("EIO"), "{}", daemon.summary.reasons);
     let waits = decision.due - unreadable.now;
     assert!((FAILED_REST..=FAILED_AGAIN).contains(&waits), "it is looked at again soon, and not at once: {waits:?}");
     let readable = decided(&observation(None), &state, &config);

@@ -3,6 +3,7 @@
 //! Owns how they are reported. Must not decide that they do not count: [`crate::core::sources`] does.
 
 use crate::core::pass::Plan;
+use crate::core::plan::Reason;
 use crate::core::status::State;
 use crate::node::agent::observed_folders::ObservedFolders;
 
@@ -13,7 +14,7 @@ pub(super) fn note(folders: &ObservedFolders, plan: &mut Plan) {
         let Some(file) = folders.get(&daemon.key).filter(|_| ignored.is_some()) else { continue };
         if folders.fingerprint(&daemon.key) == ignored {
             let source = &file.source;
-            daemon.summary.reason = format!("deleted in the API; {source} counts again when it changes");
+            daemon.summary.reasons = [Reason::FileIgnored(source.clone())].into();
             daemon.summary.source = Some(source.clone());
         }
     }

@@ -207,7 +207,7 @@ mod tests {
         let own = reported(Some(mirror("BestEffort")), &[], 1_000);
         assert_eq!((own.ready, notes(&own)), (Some(false), vec![]));
         let other = reported(Some(mirror("Burstable")), &[], 1_000);
-        assert_eq!(other.ready, None, "its containers run: {}", other.reason);
+        assert_eq!(other.ready, None, "its containers run: {}", other.reasons);
         let named = &notes(&other)[..];
         assert!(matches!(named, [note] if note.contains("a LimitRange of namespace kube-system")), "{named:?}");
     }

@@ -49,7 +49,7 @@ fn hold(daemon: &DaemonPlan) -> HeldDaemon {
         namespace: daemon.key.namespace.clone(),
         name: daemon.key.name.clone(),
         state: daemon.summary.state,
-        reason: daemon.summary.reason.clone(),
+        reason: daemon.summary.reasons.to_string(),
         stale_volumes: daemon.summary.stale.clone(),
         wanted_revision: awaited(daemon).or(daemon.asks_runtime.then_some(&daemon.summary.revision)).cloned(),
         hint: Some(daemon.summary.hints.join("; ")).filter(|hint| !hint.is_empty()),
@@ -154,14 +154,14 @@ fn of_actions<'a>(daemon: &'a DaemonPlan, actions: &'a [Action]) -> impl Iterato
             Action::Verify { .. } => return None,
             Action::End { pod, reason, .. } => {
                 let file = manifest::file_name(&daemon.key.namespace, pod);
-                (format!("remove manifest {file}"), reason.clone())
+                (format!("remove manifest {file}"), reason.to_string())
             }
             Action::Finish { pod, .. } => {
                 (format!("forget instance {pod}"), "it has ended and nothing of it runs any more".to_owned())
             }
             Action::Start { rendering, reason } => {
                 let file = manifest::file_name(&daemon.key.namespace, &rendering.identity.pod_name);
-                (format!("write manifest {file}"), reason.clone())
+                (format!("write manifest {file}"), reason.to_string())
             }
             Action::Refresh { rendering, volumes, manifest, .. } => {
                 let what = match (volumes, manifest) {
@@ -175,9 +175,11 @@ fn of_actions<'a>(daemon: &'a DaemonPlan, actions: &'a [Action]) -> impl Iterato
                 format!("keep the data of {} for a roll-back", rendering.identity.pod_name),
                 "its revision is good".to_owned(),
             ),
-            Action::CloseGate { pod, .. } => (format!("let {pod} wait at its gate"), daemon.summary.reason.clone()),
-            Action::OpenGate { pod, reason, .. } => (format!("open the gate of {pod}"), reason.clone()),
-            Action::Confirm { reason } => ("ask the API server".to_owned(), reason.clone()),
+            Action::CloseGate { pod, .. } => {
+                (format!("let {pod} wait at its gate"), daemon.summary.reasons.to_string())
+            }
+            Action::OpenGate { pod, reason, .. } => (format!("open the gate of {pod}"), reason.to_string()),
+            Action::Confirm { reason } => ("ask the API server".to_owned(), reason.to_string()),
         };
         Some(PlannedChange {
             namespace: daemon.key.namespace.clone(),
@@ -194,6 +196,8 @@ mod tests {
     use crate::core::identity::Identity;
     use crate::core::model::ObjectKey;
     use crate::core::model::TokenRequest;
+    use crate::core::plan::Reason;
+    use crate::core::plan::Withheld;
     use crate::core::record::DaemonRecord;
     use crate::core::record::Instance;
     use crate::core::render::Refused;
@@ -237,7 +241,7 @@ mod tests {
     #[test]
     fn a_revision_that_waits_while_another_runs_is_held() {
         let mut daemon = DaemonPlan::new(DaemonRecord::new(ObjectKey::new("a", "net"), 0));
-        (daemon.summary.state, daemon.summary.reason) = (State::Running, "updates are paused".to_owned());
+        (daemon.summary.state, daemon.summary.reasons) = (State::Running, [Reason::Withheld(Withheld::Paused)].into());
         let of = |daemon: &DaemonPlan| {
             let plan = Plan { daemons: vec![daemon.clone()], removals_held: false, ..Plan::default() };
             held(&plan, true).into_iter().map(|held| (held.reason, held.wanted_revision)).collect::<Vec<_>>()

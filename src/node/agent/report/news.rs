@@ -10,6 +10,7 @@ use crate::core::model::Source;
 use crate::core::model::joined_with_hints;
 use crate::core::plan::Action;
 use crate::core::plan::DaemonPlan;
+use crate::core::plan::Reasons;
 use crate::core::plan::Summary;
 use crate::core::record::Cause;
 use crate::core::record::FailedRevision;
@@ -30,7 +31,7 @@ use crate::node::api::Regarding;
 /// What has been reported, so that it is reported once.
 #[derive(Default)]
 pub(super) struct Reported {
-    daemons: BTreeMap<ObjectKey, (State, String)>,
+    daemons: BTreeMap<ObjectKey, (State, Reasons)>,
     failures: BTreeMap<ObjectKey, EffectFailure>,
     /// The fields that are not understood in a DaemonSet of the API, and which one that was.
     unknown_fields: BTreeMap<ObjectKey, (Option<String>, Vec<FieldError>)>,
@@ -49,19 +50,19 @@ pub(super) struct Reported {
 /// API server: a new text follows no sooner than [`Waits::PACE`].
 #[derive(Default)]
 struct Waits {
-    said: BTreeMap<ObjectKey, (Timestamp, String)>,
+    said: BTreeMap<ObjectKey, (Timestamp, Reasons)>,
 }
 
 impl Waits {
     const PACE: Span = Span::from_secs(2);
 
-    /// Whether `line` is to be written at `now`.
-    fn is_news(&mut self, key: &ObjectKey, line: &str, now: Timestamp) -> bool {
+    /// Whether `reasons` are to be written at `now`.
+    fn is_news(&mut self, key: &ObjectKey, reasons: &Reasons, now: Timestamp) -> bool {
         let is_paced = |at: Timestamp| (Span::ZERO..Self::PACE).contains(&(now - at));
         match self.said.get(key) {
-            Some((at, before)) if before == line || is_paced(*at) => false,
+            Some((at, before)) if before == reasons || is_paced(*at) => false,
             _ => {
-                self.said.insert(key.clone(), (now, line.to_owned()));
+                self.said.insert(key.clone(), (now, reasons.clone()));
                 true
             }
         }
@@ -191,30 +192,31 @@ impl NewsReporter<'_> {
         self.tell_failed(plan);
         self.tell_stale(plan);
         self.tell_unknown_fields(plan);
-        let Summary { state, reason, .. } = &plan.summary;
+        let Summary { state, reasons, .. } = &plan.summary;
         if *state != State::Waiting {
             self.reported.waits.said.remove(&plan.key);
-        } else if self.reported.waits.is_news(&plan.key, reason, self.now) {
-            tracing::info!(target: STATE, daemonset, "{reason}");
+        } else if self.reported.waits.is_news(&plan.key, reasons, self.now) {
+            tracing::info!(target: STATE, daemonset, "{reasons}");
         }
-        let said = (*state, reason.clone());
+        let said = (*state, reasons.clone());
         let before = self.reported.daemons.insert(plan.key.clone(), said.clone());
         if before.as_ref() == Some(&said) {
             return;
         }
         match state {
             State::Refused => {
-                tracing::warn!(target: STATE, daemonset, "refused: {reason}");
+                tracing::warn!(target: STATE, daemonset, "refused: {reasons}");
                 // The text may name this node's pod.
-                let cause = plan.summary.refused_field.as_ref().unwrap_or(reason);
-                self.event(plan, EventKind::Warning, ("Refused", "Render"), reason, On::DaemonSet(cause));
+                let text = &reasons.to_string();
+                let cause = plan.summary.refused_field.as_ref().unwrap_or(text);
+                self.event(plan, EventKind::Warning, ("Refused", "Render"), text, On::DaemonSet(cause));
             }
             State::Held => {
-                let hint = plan.summary.hints.first().map(String::as_str);
-                tracing::warn!(target: STATE, daemonset, hint, "held: {reason}");
-                self.event(plan, EventKind::Warning, ("Held", "Select"), reason, On::Node);
+                let hint = plan.summary.hints.first();
+                tracing::warn!(target: STATE, daemonset, hint, "held: {reasons}");
+                self.event(plan, EventKind::Warning, ("Held", "Select"), &reasons.to_string(), On::Node);
             }
-            _ => tracing::debug!(daemonset, state = state.as_str(), "{reason}"),
+            _ => tracing::debug!(daemonset, state = state.as_str(), "{reasons}"),
         }
     }
 
@@ -390,7 +392,9 @@ mod tests {
     #[test]
     fn what_a_daemon_waits_for_is_said_once_while_answers_come_in_and_again_when_it_lasts() {
         let (mut waits, key) = (Waits::default(), ObjectKey::new("a", "b"));
-        let mut said = |reason, now| waits.is_news(&key, reason, at(now));
+        let mut said = |what: &str, now| {
+            waits.is_news(&key, &[crate::core::plan::Reason::Recorded(what.to_owned())].into(), at(now))
+        };
         assert!(said("waits for A, B, C", 0));
         assert!(!said("waits for B, C", 5) && !said("waits for C", 15));
         assert!(said("waits for C", 2_000), "that is what it still waits for");

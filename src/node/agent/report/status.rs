@@ -82,7 +82,7 @@ impl ReportInputs<'_> {
             return Some(self.undone(plan));
         }
         let failure = self.last.outcome.failures.get(&plan.key);
-        let reason = failure.map_or_else(|| summary.reason.clone(), |f| f.message.clone());
+        let reason = failure.map_or_else(|| summary.reasons.to_string(), |f| f.message.clone());
         let mut notes: Vec<String> = summary.notes.iter().map(ToString::to_string).collect();
         let unknown = self.unknown_fields(&plan.key, summary.source.as_ref());
         notes.extend(unknown.iter().map(FieldError::with_hint));

@@ -254,7 +254,7 @@ fn what_is_noted_of_volumes_stays_while_nobody_knows_what_they_are_to_have() {
     fs::write(&file, "kind: [").unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let mut agent = node.agent();
-    let reason = |agent: &Agent| agent.last.plan.daemons[0].summary.reason.clone();
+    let reason = |agent: &Agent| agent.last.plan.daemons[0].summary.reasons.to_string();
     assert!(reason(&agent).contains("keeps its last data"), "{}", reason(&agent));
     assert_eq!(record(), before, "the file is being changed");
     std::thread::sleep(Duration::from_millis(1_100));

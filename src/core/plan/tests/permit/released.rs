@@ -63,7 +63,11 @@ fn a_node_that_the_newest_revision_selects_and_the_released_one_does_not_waits_f
         assert_eq!(bench.pass(&wanted(&daemon_set)), NONE);
         let plan = bench.plan(&wanted(&daemon_set));
         assert_eq!((plan.summary.state, plan.summary.awaits_rollout), (State::Waiting, true));
-        assert!(plan.summary.reason.contains("is not for this node (nodeSelector"), "{}", plan.summary.reason);
+        assert!(
+            plan.summary.reasons.to_string().contains("is not for this node (nodeSelector"),
+            "{}",
+            plan.summary.reasons
+        );
         assert_eq!(bench.pass(&wanted(&kept(RolloutStatus::default()))), ["start uid-b-0"], "it is open");
         // One for which the newest is not, either, waits for nothing.
         let mut bench = Bench::new();
@@ -107,7 +111,7 @@ fn a_released_revision_that_cannot_be_had_is_waited_for_or_passed_over() {
     bench.world.permission = Some(withheld());
     let plan = bench.plan(&held(false));
     assert_eq!(plan.summary.state, State::Waiting);
-    assert!(plan.summary.reason.ends_with("lets agents read it"), "{plan:?}");
+    assert!(plan.summary.reasons.to_string().ends_with("lets agents read it"), "{plan:?}");
     assert!(plan.references.iter().any(|r| r.kind == Kind::ControllerRevision && r.key.name == "net-a"));
     assert_eq!(bench.pass(&held(false)), NONE);
     bench.world.released = Some(ReleasedDefinition::Gone);

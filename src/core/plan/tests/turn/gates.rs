@@ -23,7 +23,7 @@ fn at_a_boot_what_has_a_gate_waits_behind_it_and_keeps_its_manifest() {
     let (mut bench, desired) = booted();
     let plan = bench.plan(&desired);
     assert_eq!(plan.summary.state, State::Waiting);
-    assert!(plan.summary.reason.contains("waits until a/x is Ready here"), "{}", plan.summary.reason);
+    assert!(plan.summary.reasons.to_string().contains("waits until a/x is Ready here"), "{}", plan.summary.reasons);
     assert_eq!(bench.pass(&desired), ["close uid-v1-0"]);
     bench.world.moment = Some(PassPhase::Later);
     bench.now += Span::from_secs(119);

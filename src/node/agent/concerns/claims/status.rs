@@ -74,7 +74,12 @@ pub(in crate::node::agent) fn status(
         agent_version: env!("CARGO_PKG_VERSION").to_owned(),
         ready: format!("{ready}/{own}"),
         worst: trouble.map_or_else(String::new, |d| {
-            format!("{}: {}: {}", d.key, d.summary.state.as_str(), escape::short(&d.summary.reason, LONGEST))
+            format!(
+                "{}: {}: {}",
+                d.key,
+                d.summary.state.as_str(),
+                escape::short(&d.summary.reasons.to_string(), LONGEST)
+            )
         }),
         daemons: bounded(
             daemons.into_iter().map(|d| report(d, facts, (node, live), failed(&d.key))).collect(),
@@ -211,7 +216,7 @@ fn report(
     let mut message = match failed {
         Some((_, why)) => why.to_owned(),
         None if is_well => String::new(),
-        None => daemon.summary.reason.clone(),
+        None => daemon.summary.reasons.to_string(),
     };
     if older > 0 {
         add(&mut message, &format!("{older} older instances are not listed: at most {INSTANCES} are"));

@@ -1,3 +1,4 @@
+use crate::core::plan::Reason;
 use serde_json::json;
 
 use crate::core::knowledge::Knowledge;
@@ -19,7 +20,7 @@ fn key() -> ObjectKey {
 
 /// The guard after a pass at `millis` whose plan wants the daemon confirmed; the question that it sends, if any.
 fn pass(guard: &mut RemovalGuard, definitions: &ApiDefinitions, millis: i64, replies: Vec<Reply>) -> Option<u64> {
-    let wanted = [Action::Confirm { reason: String::new() }];
+    let wanted = [Action::Confirm { reason: Reason::MayBeHidden }];
     pass_of(&wanted, guard, definitions, millis, replies)
 }
 

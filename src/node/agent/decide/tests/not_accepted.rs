@@ -112,7 +112,10 @@ fn a_manifest_that_a_kubelet_at_work_does_not_accept_gives_way_to_the_revision_b
         let summary = &last.daemon(&key()).unwrap().summary;
         let failed = summary.failed.as_ref().unwrap();
         assert_eq!(failed.failure.cause, crate::core::record::Cause::NotAccepted, "{summary:?}");
-        assert!(summary.reason.contains("is not accepted") && summary.wanted_revision.is_some(), "{summary:?}");
+        assert!(
+            summary.reasons.to_string().contains("is not accepted") && summary.wanted_revision.is_some(),
+            "{summary:?}"
+        );
     }
     // A controller that does not run leaves a dead kubelet's Node Ready: the kubelet's silence is no evidence.
     for (shows, link) in [(Shows::Nothing, &Link::Up), (Shows::Nothing, &down), (Shows::FailedSandbox, &down)] {

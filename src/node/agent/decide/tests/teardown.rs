@@ -1,5 +1,6 @@
 //! What a teardown says of what it finds.
 
+use crate::core::plan::Reason;
 use crate::core::record::EndConfirmation;
 use crate::core::record::Phase;
 use crate::node::agent::teardown;
@@ -19,7 +20,8 @@ fn each_pod_of_a_daemon_has_words_of_its_own() {
     let config = config();
     let mut state = state(&config);
     let mut decision = decided(&observation(None), &state, &config);
-    Arc::make_mut(&mut decision.plan).daemons[0].summary.reason = "net-2 ends: the second".to_owned();
+    Arc::make_mut(&mut decision.plan).daemons[0].summary.reasons =
+        [Reason::Recorded("net-2 ends: the second".to_owned())].into();
     let mut left = |instances: Vec<Instance>| -> Vec<String> {
         state.records.get_mut(&key()).unwrap().instances = instances;
         let left = teardown::remaining(&state, &decision.plan, &EffectOutcome::default());

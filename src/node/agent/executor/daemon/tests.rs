@@ -1,5 +1,6 @@
 //! One instance in the place of another before the kubelet starts.
 
+use crate::core::plan::Reason;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -95,7 +96,7 @@ fn swap(executor: &mut Executor) -> DaemonPlan {
     let phase = Phase::Ending { since, reason: String::new(), boot, returns: true, confirmed_by };
     record.instances.push(Instance { phase, ..Instance::new(OLD, "net-aaaaa", 0, "a", at(0)) });
     record.instances.push(Instance::new(NEW, "net-bbbbb", 1, "b", at(1)));
-    let (uid, pod, reason) = (OLD.to_owned(), "net-aaaaa".to_owned(), String::new());
+    let (uid, pod, reason) = (OLD.to_owned(), "net-aaaaa".to_owned(), Reason::NewerHere);
     let start = Action::Start { rendering: rendering(NEW, "net-bbbbb"), reason: reason.clone() };
     DaemonPlan { actions: vec![start, Action::End { uid, pod, reason, successor: None }], ..DaemonPlan::new(record) }
 }
@@ -165,7 +166,7 @@ fn without_a_record_that_can_be_put_in_json_there_is_no_manifest() {
     let mut instance = Instance::new(NEW, "net-bbbbb", 1, "b", at(1));
     instance.daemon_set = Some(Arc::new(daemon_set));
     record.instances.push(instance);
-    let start = Action::Start { rendering: rendering(NEW, "net-bbbbb"), reason: String::new() };
+    let start = Action::Start { rendering: rendering(NEW, "net-bbbbb"), reason: Reason::NotRunning(None) };
     let plan = DaemonPlan { actions: vec![start], ..DaemonPlan::new(record) };
     let decision = decided(&observation(None), &state(&config), &config);
     let mut outcome = EffectOutcome::default();
@@ -201,7 +202,7 @@ fn a_disk_without_room_for_the_new_instance_keeps_the_old_one() {
         let mut executor = executor_on(Arc::clone(&disk) as Shared, Path::new("/n"));
         let mut plan = swap(&mut executor);
         plan.record.instances.truncate(1);
-        let (uid, pod, reason) = (OLD.to_owned(), "net-aaaaa".to_owned(), String::new());
+        let (uid, pod, reason) = (OLD.to_owned(), "net-aaaaa".to_owned(), Reason::NewerHere);
         let successor = Some(rendering(NEW, "net-bbbbb"));
         plan.actions = vec![Action::End { uid, pod, reason, successor }];
         for doing in [fsx::Doing::Create, fsx::Doing::Write] {

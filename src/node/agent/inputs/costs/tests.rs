@@ -121,7 +121,7 @@ fn what_is_set_aside_is_rendered_no_more_and_what_runs_of_it_stays() {
     let daemon = decision.daemon(&offender.key).unwrap();
     assert!(daemon.actions.is_empty() && daemon.record.instances.len() == 1, "{:?}", daemon.actions);
     assert_eq!(daemon.summary.state, State::Refused);
-    let reason = &daemon.summary.reason;
+    let reason = daemon.summary.reasons.to_string();
     assert!(reason.contains("2 times in a row; what runs stays as it is, and gets no new data but tokens"), "{reason}");
     assert!(daemon.summary.hints[0].contains("daemonlet retry a/x"), "{:?}", daemon.summary.hints);
 
@@ -211,7 +211,7 @@ fn what_runs_of_what_is_set_aside_gets_its_tokens_and_nothing_else_is_rendered()
         assert!(daemon.actions.is_empty(), "they are on disk: {:?}", daemon.actions);
         assert_eq!(daemon.summary.state, State::Refused);
         assert!(
-            daemon.summary.stale.is_empty() && !daemon.summary.reason.contains("held back"),
+            daemon.summary.stale.is_empty() && !daemon.summary.reasons.to_string().contains("held back"),
             "{:?}",
             daemon.summary
         );
@@ -239,7 +239,11 @@ fn what_is_too_large_is_refused_by_its_field_and_what_runs_of_it_goes_on() {
         let (_, decision) = process.pass(&mut state, observation(Some(snapshot.clone())));
         let daemon = decision.daemon(&before.key).unwrap();
         assert_eq!(daemon.summary.state, State::Refused);
-        assert!(daemon.summary.reason.contains("spec: has more than 9 bytes"), "{}", daemon.summary.reason);
+        assert!(
+            daemon.summary.reasons.to_string().contains("spec: has more than 9 bytes"),
+            "{}",
+            daemon.summary.reasons
+        );
         let is_change = |action: &&Action| matches!(action, Action::Start { .. } | Action::End { .. });
         assert_eq!(daemon.actions.iter().find(is_change), None);
         assert_eq!(daemon.record.live().count(), instances);

@@ -250,7 +250,7 @@ fn what_runs_takes_memory_whatever_its_daemon_set_has_become() {
         let small = names.iter().map(|name| definition(name, 10, 0..0));
         let all: Vec<_> = small.chain([definition("new", 250 << 10, 0..0)]).collect();
         let decision = decided(&shown(&all), state, &config);
-        decision.daemon(&ObjectKey::new("a", "new")).unwrap().summary.reason.clone()
+        decision.daemon(&ObjectKey::new("a", "new")).unwrap().summary.reasons.to_string()
     };
     assert!(!reason_of(&state).contains("memory"), "{}", reason_of(&state));
     names.iter().for_each(|name| run(&mut state, &definition(name, 250 << 10, 0..0)));
@@ -369,7 +369,7 @@ fn what_is_missing_of_a_tenant_holds_and_releases_no_removal_of_others() {
     };
     let held = |plan: &Plan, key: &ObjectKey| {
         let daemon = plan.daemons.iter().find(|daemon| daemon.key == *key).unwrap();
-        daemon.summary.reason.contains("max-removals")
+        daemon.summary.reasons.to_string().contains("max-removals")
     };
     let (tenants, trusted): (Vec<_>, Vec<_>) = (of("a", 40).collect(), of("kube-system", 3).collect());
     let all = [tenants.clone(), trusted.clone(), of("b", 2).collect()].concat();
