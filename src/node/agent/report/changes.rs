@@ -248,7 +248,8 @@ mod tests {
         };
         assert_eq!(of(&daemon), []);
         daemon.summary.wanted_revision = Some("r2".to_owned());
-        let expected = [("updates are paused".to_owned(), Some("r2".to_owned()))];
+        let paused = Withheld::Paused.words().to_owned();
+        let expected = [(paused, Some("r2".to_owned()))];
         assert_eq!(of(&daemon), expected);
         // An agent that starts looks whether the data is there, which is no change.
         let identity = Identity { uid: "u".to_owned(), pod_name: "net-x".to_owned() };

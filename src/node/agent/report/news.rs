@@ -199,8 +199,7 @@ impl NewsReporter<'_> {
             tracing::info!(target: STATE, daemonset, "{reasons}");
         }
         let said = (*state, reasons.clone());
-        let before = self.reported.daemons.insert(plan.key.clone(), said.clone());
-        if before.as_ref() == Some(&said) {
+        if self.reported.daemons.insert(plan.key.clone(), said.clone()) == Some(said) {
             return;
         }
         match state {
@@ -212,8 +211,7 @@ impl NewsReporter<'_> {
                 self.event(plan, EventKind::Warning, ("Refused", "Render"), text, On::DaemonSet(cause));
             }
             State::Held => {
-                let hint = plan.summary.hints.first();
-                tracing::warn!(target: STATE, daemonset, hint, "held: {reasons}");
+                tracing::warn!(target: STATE, daemonset, hint = plan.summary.hints.first(), "held: {reasons}");
                 self.event(plan, EventKind::Warning, ("Held", "Select"), &reasons.to_string(), On::Node);
             }
             _ => tracing::debug!(daemonset, state = state.as_str(), "{reasons}"),
@@ -392,9 +390,8 @@ mod tests {
     #[test]
     fn what_a_daemon_waits_for_is_said_once_while_answers_come_in_and_again_when_it_lasts() {
         let (mut waits, key) = (Waits::default(), ObjectKey::new("a", "b"));
-        let mut said = |what: &str, now| {
-            waits.is_news(&key, &[crate::core::plan::Reason::Recorded(what.to_owned())].into(), at(now))
-        };
+        let reasons = |what: &str| [crate::core::plan::Reason::Recorded(what.to_owned())].into();
+        let mut said = |what, now| waits.is_news(&key, &reasons(what), at(now));
         assert!(said("waits for A, B, C", 0));
         assert!(!said("waits for B, C", 5) && !said("waits for C", 15));
         assert!(said("waits for C", 2_000), "that is what it still waits for");
