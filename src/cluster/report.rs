@@ -4,6 +4,10 @@ use crate::core::cluster::certificates::NotApproved;
 use crate::core::cluster::decide::Notice;
 use crate::core::cluster::liveness::NAMESPACE;
 use crate::core::enrolment;
+use crate::core::escape;
+
+/// Bytes of a reason, which may quote a certificate request.
+const REASON: usize = 512;
 
 pub(super) fn log(reports: &[Notice]) {
     for report in reports {
@@ -32,6 +36,8 @@ pub(super) fn log(reports: &[Notice]) {
                 tracing::info!(request = name, "approved certificatesigningrequest {name} for {user}");
             }
             Notice::NotApproved { name, user, why: NotApproved::LeftAlone(why) } => {
+                let why = why.to_string();
+                let why = escape::short(&why, REASON);
                 tracing::warn!("certificatesigningrequest {name} of {user} is left alone: {why}");
             }
             Notice::NotApproved { name, why: NotApproved::NoNode(node), .. } => {

@@ -64,10 +64,30 @@ pub struct CertificateRequest<'a> {
 pub enum ApprovalVerdict {
     /// It is not about an agent: ignored.
     NotOurs,
-    /// It is about an agent, but must not be approved automatically: left alone, and reported with this reason.
-    LeaveAlone(String),
+    /// It is about an agent, but must not be approved automatically: left alone, and reported.
+    LeaveAlone(NotApprovable),
     /// It may be approved if the cluster has this Node.
     IfNodeExists(String),
+}
+
+/// Why a request is not approved by a coordinator.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NotApprovable {
+    #[error(transparent)]
+    Request(#[from] RequestError),
+    #[error("it asks for the usage {0}")]
+    Usage(String),
+    #[error("it does not ask for the usage client auth")]
+    NoClientAuth,
+    #[error(
+        "{user} may not ask for {}: the kubelet of that node, its agent and a bootstrap token of the group \
+         {BOOTSTRAP_GROUP} may",
+        self::user(.node),
+        BOOTSTRAP_GROUP = BOOTSTRAP_GROUP
+    )]
+    NotTheirs { user: String, node: String },
+    #[error("it has {bytes} bytes; at most {most} are allowed")]
+    TooLong { bytes: usize, most: usize },
 }
 
 /// Judges a request.
@@ -82,25 +102,20 @@ pub fn judge(asked: &CertificateRequest<'_>) -> ApprovalVerdict {
     let node = match request::node_of(asked.request) {
         Ok(node) => node,
         Err(error) if agent.is_some() || bootstrap || error.names_an_agent() => {
-            return ApprovalVerdict::LeaveAlone(error.to_string());
+            return ApprovalVerdict::LeaveAlone(error.into());
         }
         Err(_) => return ApprovalVerdict::NotOurs,
     };
     if let Some(usage) = asked.usages.iter().find(|usage| !may_use(usage)) {
-        return ApprovalVerdict::LeaveAlone(format!("it asks for the usage {usage}"));
+        return ApprovalVerdict::LeaveAlone(NotApprovable::Usage(usage.clone()));
     }
     if !asked.usages.iter().any(|usage| usage == "client auth") {
-        return ApprovalVerdict::LeaveAlone("it does not ask for the usage client auth".to_owned());
+        return ApprovalVerdict::LeaveAlone(NotApprovable::NoClientAuth);
     }
     match agent.or(kubelet) {
         Some(own) if own == node => ApprovalVerdict::IfNodeExists(node),
         None if bootstrap => ApprovalVerdict::IfNodeExists(node),
-        _ => ApprovalVerdict::LeaveAlone(format!(
-            "{} may not ask for {}: the kubelet of that node, its agent and a bootstrap token of the group \
-             {BOOTSTRAP_GROUP} may",
-            asked.user,
-            user(&node)
-        )),
+        _ => ApprovalVerdict::LeaveAlone(NotApprovable::NotTheirs { user: asked.user.to_owned(), node }),
     }
 }
 

@@ -28,8 +28,19 @@ pub enum ObjectState {
     },
     /// It does not exist.
     Gone,
-    /// The request failed; why.
-    Unknown(String),
+    Unknown(NoAnswer),
+}
+
+/// Why a direct request gave no answer that proves anything.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, serde::Serialize, serde::Deserialize)]
+pub enum NoAnswer {
+    /// With the words of the API server or the connection.
+    #[error("{0}")]
+    Failed(String),
+    #[error("another cluster answers")]
+    AnotherCluster,
+    #[error("the API server's answer has no UID")]
+    NoUid,
 }
 
 /// The answers about everything that a mirror pod depends on.
@@ -52,20 +63,42 @@ pub struct Survey {
 pub enum RestartVerdict {
     /// A new incarnation is to replace it.
     Order(RestartCause),
-    /// Nothing; why.
-    Dismiss(String),
-    /// Undecided so far; why.
-    Later(String),
+    /// Nothing.
+    Dismiss(NoRestart),
+    /// Undecided so far.
+    Later(NoRestart),
+}
+
+/// Why an event orders no restart; of objects it has the kind.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NoRestart {
+    #[error("daemonlet deleted it")]
+    OwnDeletion,
+    #[error("the API server was restored from a backup that is older than the pod")]
+    SetBack,
+    #[error("its DaemonSet is gone and its pods are kept")]
+    Orphaned,
+    #[error("the {0} could not be read: {1}")]
+    Unread(&'static str, NoAnswer),
+    #[error("the {0} is gone")]
+    Gone(&'static str),
+    #[error("the {0} is being deleted")]
+    Going(&'static str),
+    #[error("the {0} is not the one that the pod belonged to")]
+    Another(&'static str),
+    #[error("the node is shutting down")]
+    ShuttingDown,
+    #[error("the node was shut down, and the pod runs again")]
+    RunsAgain,
 }
 
 /// Judges a noted event. `own`: the agent itself deleted that mirror pod.
 pub fn judge(noted: &Noted, own: bool, survey: &Survey, now: Timestamp) -> RestartVerdict {
-    let dismiss = |why: &str| RestartVerdict::Dismiss(why.to_owned());
     if own {
-        return dismiss("daemonlet deleted it");
+        return RestartVerdict::Dismiss(NoRestart::OwnDeletion);
     }
     if noted.seen == (NotedEvent::Gone { set_back: true }) {
-        return dismiss("the API server was restored from a backup that is older than the pod");
+        return RestartVerdict::Dismiss(NoRestart::SetBack);
     }
     let objects = [
         ("Node", &survey.node, noted.node_uid.as_ref()),
@@ -75,26 +108,28 @@ pub fn judge(noted: &Noted, own: bool, survey: &Survey, now: Timestamp) -> Resta
     for (kind, live, known) in objects {
         match live {
             ObjectState::Unknown(why) => {
-                return RestartVerdict::Later(format!("the {kind} could not be read: {why}"));
+                return RestartVerdict::Later(NoRestart::Unread(kind, why.clone()));
             }
-            ObjectState::Gone => return RestartVerdict::Dismiss(format!("the {kind} is gone")),
+            ObjectState::Gone => return RestartVerdict::Dismiss(NoRestart::Gone(kind)),
             ObjectState::There { going: true, .. } => {
-                return RestartVerdict::Dismiss(format!("the {kind} is being deleted"));
+                return RestartVerdict::Dismiss(NoRestart::Going(kind));
             }
             ObjectState::There { uid, .. } if known.is_some_and(|known| known != uid) => {
-                return RestartVerdict::Dismiss(format!("the {kind} is not the one that the pod belonged to"));
+                return RestartVerdict::Dismiss(NoRestart::Another(kind));
             }
             ObjectState::There { .. } => {}
         }
     }
     match &noted.seen {
-        NotedEvent::Deleting | NotedEvent::Gone { .. } if survey.shutting_down => dismiss("the node is shutting down"),
+        NotedEvent::Deleting | NotedEvent::Gone { .. } if survey.shutting_down => {
+            RestartVerdict::Dismiss(NoRestart::ShuttingDown)
+        }
         NotedEvent::Deleting | NotedEvent::Gone { .. } => RestartVerdict::Order(RestartCause::Deleted),
         NotedEvent::Succeeded => RestartVerdict::Order(RestartCause::Succeeded),
         NotedEvent::Failed { reason, message } if kubelet::ended_by_shutdown(reason, message) => {
             after_shutdown(noted, survey, now)
         }
-        NotedEvent::Failed { .. } if survey.shutting_down => dismiss("the node is shutting down"),
+        NotedEvent::Failed { .. } if survey.shutting_down => RestartVerdict::Dismiss(NoRestart::ShuttingDown),
         NotedEvent::Failed { reason, message } => {
             let words: Vec<&str> = [reason.as_str(), message.as_str()].into_iter().filter(|w| !w.is_empty()).collect();
             RestartVerdict::Order(RestartCause::Failed { message: words.join(": ") })
@@ -111,10 +146,10 @@ fn daemon_set(survey: &Survey) -> (&ObjectState, Option<&String>) {
 /// After a reboot the kubelet runs the pod again. If the shutdown was cancelled, the pod stays as it is.
 fn after_shutdown(noted: &Noted, survey: &Survey, now: Timestamp) -> RestartVerdict {
     if !survey.ended {
-        return RestartVerdict::Dismiss("the node was shut down, and the pod runs again".to_owned());
+        return RestartVerdict::Dismiss(NoRestart::RunsAgain);
     }
     if survey.shutting_down || !survey.node_ready || now - noted.at < COMES_BACK {
-        return RestartVerdict::Later("the node is shutting down".to_owned());
+        return RestartVerdict::Later(NoRestart::ShuttingDown);
     }
     RestartVerdict::Order(RestartCause::Failed { message: "a node shutdown that was cancelled".to_owned() })
 }
@@ -195,18 +230,19 @@ mod tests {
             }
         }
         assert!(
-            matches!(judge(&noted(NotedEvent::Deleting), true, &survey(), at(0)), RestartVerdict::Dismiss(_)),
+            judge(&noted(NotedEvent::Deleting), true, &survey(), at(0))
+                == RestartVerdict::Dismiss(NoRestart::OwnDeletion),
             "our own"
         );
         assert!(
-            matches!(verdict(NotedEvent::Gone { set_back: true }, &survey()), RestartVerdict::Dismiss(_)),
+            verdict(NotedEvent::Gone { set_back: true }, &survey()) == RestartVerdict::Dismiss(NoRestart::SetBack),
             "a restored backup"
         );
     }
 
     #[test]
     fn nothing_is_ordered_while_nobody_answers() {
-        let unknown = || ObjectState::Unknown("refused".to_owned());
+        let unknown = || ObjectState::Unknown(NoAnswer::Failed("refused".to_owned()));
         for survey in [
             Survey { node: unknown(), ..survey() },
             Survey { namespace: unknown(), ..survey() },
@@ -223,7 +259,8 @@ mod tests {
         assert!(matches!(verdict(Survey { shutting_down: true, ..survey() }, COMES_BACK), RestartVerdict::Later(_)));
         assert!(matches!(verdict(survey(), COMES_BACK - ms(1)), RestartVerdict::Later(_)));
         assert!(matches!(verdict(Survey { node_ready: false, ..survey() }, COMES_BACK), RestartVerdict::Later(_)));
-        assert!(matches!(verdict(Survey { ended: false, ..survey() }, ms(1)), RestartVerdict::Dismiss(_)));
+        let runs_again = RestartVerdict::Dismiss(NoRestart::RunsAgain);
+        assert_eq!(verdict(Survey { ended: false, ..survey() }, ms(1)), runs_again);
         assert!(matches!(verdict(survey(), COMES_BACK), RestartVerdict::Order(RestartCause::Failed { .. })));
     }
 }

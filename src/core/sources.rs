@@ -14,6 +14,7 @@ use crate::core::model::FieldError;
 use crate::core::model::Mode;
 use crate::core::model::ObjectSource;
 use crate::core::model::Source;
+use crate::core::orders::NoAnswer;
 use crate::core::policy::Admission;
 use crate::core::policy::Covered;
 use crate::core::policy::Judge;
@@ -31,6 +32,7 @@ mod patched;
 mod reason;
 mod refused;
 mod uncovered;
+mod unproven;
 
 use absent::last_known;
 use absent::resolve_absent;
@@ -52,6 +54,7 @@ pub use reason::DesiredNote;
 pub use reason::DesiredReason;
 pub use refused::RefusedVersion;
 use uncovered::resolve_uncovered;
+pub use unproven::Unproven;
 
 /// The state of one daemon in the folders.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -66,10 +69,7 @@ pub enum FolderState<'a> {
     /// No file defines it, and the folder that it came from is present and readable.
     Absent,
     /// No file defines it, but that is no evidence (folder missing, other file system, unreadable).
-    Unsure {
-        /// Why it is no evidence.
-        reason: &'static str,
-    },
+    Unsure { reason: Unproven },
 }
 
 /// The answer of a GET that was sent because the API's view lacked the daemon, or no longer selected it.
@@ -83,8 +83,8 @@ pub enum Confirmation {
     NotCovered,
     /// It exists: our view is behind.
     StillThere,
-    /// No answer, or one from another cluster; why.
-    Failed(String),
+    /// No answer that proves anything.
+    Failed(NoAnswer),
 }
 
 /// The state of one daemon in the API.

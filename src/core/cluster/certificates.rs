@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::core::enrolment::ApprovalVerdict;
+use crate::core::enrolment::NotApprovable;
 
 use super::pass::ObjectWrite;
 use super::snapshot::ClusterSnapshot;
@@ -11,8 +12,8 @@ use super::snapshot::WatchedKind;
 /// Why a certificate request is not approved.
 #[derive(Clone, Debug, PartialEq)]
 pub enum NotApproved {
-    /// It never will be by this coordinator, for this reason.
-    LeftAlone(String),
+    /// It never will be by this coordinator.
+    LeftAlone(NotApprovable),
     /// The cluster does not have this Node.
     NoNode(String),
 }

@@ -5,10 +5,12 @@
 use std::fmt;
 
 use crate::core::model::Source;
+use crate::core::orders::NoAnswer;
 use crate::core::policy::NotCovered;
 
 use super::Hold;
 use super::RefusedVersion;
+use super::Unproven;
 
 /// Why the sources want of a daemon what they want.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,7 +35,7 @@ pub enum DesiredReason {
     /// A complete list does not contain it.
     Unlisted,
     /// This, which a GET was to confirm; why it did not.
-    Unconfirmed(Box<Self>, String),
+    Unconfirmed(Box<Self>, NoAnswer),
     /// This, and a GET shows it all the same.
     StillThere(Box<Self>),
     /// The configured selector hides it from the watch, and a GET shows it.
@@ -45,11 +47,11 @@ pub enum DesiredReason {
     /// The same, and an earlier configuration may have covered it.
     MayBeNarrowed(NotCovered),
     /// That nothing defines it is no evidence, for a reason of its folder and for one of the API server.
-    NoEvidence(&'static str, Box<Self>),
+    NoEvidence(Unproven, Box<Self>),
     /// Its file gave it its mode and may still be there, for this reason.
-    ModeOfFile(&'static str),
+    ModeOfFile(Unproven),
     /// What its file last defined overrides the API server's, and the file shows nothing now, for this reason.
-    OverrideUnread(&'static str),
+    OverrideUnread(Unproven),
     /// It was deleted in the API, and its file, which must not bring it back, has not changed since.
     FileIgnored(Source),
     /// Nothing defines it.

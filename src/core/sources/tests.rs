@@ -148,7 +148,7 @@ fn running(daemon_set: &Arc<DaemonSet>) -> DaemonRecord {
 
 #[test]
 fn what_was_ended_to_return_comes_back_as_it_was_whatever_its_file_says_no_more() {
-    let unsure = FolderState::Unsure { reason: "its file has no document" };
+    let unsure = FolderState::Unsure { reason: Unproven::FileEmpty };
     let desired = |record: &DaemonRecord| SourcesCase::new(unsure, ApiState::None).desired(record);
     let mut runs = record(None, true);
     runs.instances[0].daemon_set = Some(file());
@@ -192,7 +192,7 @@ fn a_folder_replaces_nothing_that_an_api_server_may_have_defined_which_has_not_a
 fn a_file_that_cannot_be_read_for_a_while_does_not_bring_back_what_was_deleted() {
     let mut ended = record(Some("ds-uid"), false);
     ended.ignored_file = Some("f1".to_owned());
-    let unread = FolderState::Unsure { reason: "its folder cannot be read" };
+    let unread = FolderState::Unsure { reason: Unproven::FolderUnread };
     let absent = || ApiState::Absent { by_event: true };
     let case = |folder| SourcesCase::new(folder, absent()).confirmed(Confirmation::Gone);
     assert_eq!(case(unread).desired(&ended), "gone by_list=false ignore=Some(\"f1\")");
@@ -222,7 +222,7 @@ fn a_folder_daemon_runs_as_static_without_api_and_before_the_api_has_answered() 
 fn a_file_that_went_is_evidence_only_where_its_folder_says_so() {
     let runs = record(None, true);
     assert!(SourcesCase::new(FolderState::Absent, ApiState::None).desired(&runs).starts_with("gone"));
-    let unsure = FolderState::Unsure { reason: "the folder is missing" };
+    let unsure = FolderState::Unsure { reason: Unproven::FolderMissing };
     assert_eq!(SourcesCase::new(unsure, ApiState::None).desired(&runs), "kept");
     let from_api = record(Some("ds-uid"), true);
     assert_eq!(SourcesCase::new(FolderState::Absent, ApiState::Unknown).desired(&from_api), "unsure");
@@ -244,7 +244,7 @@ fn an_absence_needs_a_get_that_says_so() {
     let runs = record(Some("ds-uid"), true);
     let absent = || SourcesCase::new(FolderState::Absent, ApiState::Absent { by_event: false });
     assert_eq!(absent().desired(&runs), "confirm");
-    assert_eq!(absent().confirmed(Confirmation::Failed("timeout".into())).desired(&runs), "unsure");
+    assert_eq!(absent().confirmed(Confirmation::Failed(NoAnswer::Failed("timeout".into()))).desired(&runs), "unsure");
     assert_eq!(absent().confirmed(Confirmation::StillThere).desired(&runs), "unsure");
     assert_eq!(absent().confirmed(Confirmation::Gone).desired(&runs), "gone by_list=true ignore=None");
     let deleted = SourcesCase::new(FolderState::Absent, ApiState::Absent { by_event: true });
@@ -284,7 +284,7 @@ fn the_node_owners_override_counts_until_the_api_has_something_newer() {
         assert_eq!(case.desired(&record(Some("ds-uid"), true)), expected);
     }
     // An empty file, or one that cannot be read, does not take its override back.
-    let unsure = FolderState::Unsure { reason: "its file has no document" };
+    let unsure = FolderState::Unsure { reason: Unproven::FileEmpty };
     let runs = running(&file);
     for (of_api, expected) in [
         (ApiState::Unknown, "held, Static, ask=false"),
@@ -314,7 +314,7 @@ fn a_label_taken_away_counts_when_a_get_shows_it() {
     let runs = record(Some("ds-uid"), true);
     assert_eq!(case().desired(&runs), "confirm");
     assert!(case().confirmed(Confirmation::NotCovered).desired(&runs).starts_with("gone"));
-    assert_eq!(case().confirmed(Confirmation::Failed("403".into())).desired(&runs), "unsure");
+    assert_eq!(case().confirmed(Confirmation::Failed(NoAnswer::AnotherCluster)).desired(&runs), "unsure");
 }
 
 #[test]
@@ -325,7 +325,7 @@ fn what_a_file_selected_ends_with_the_file_and_not_with_its_folder() {
     assert_eq!(case(FolderState::Absent).desired(&record), "confirm");
     let gone = case(FolderState::Absent).confirmed(Confirmation::NotCovered);
     assert!(gone.desired(&record).starts_with("gone"));
-    let lost = FolderState::Unsure { reason: "the folder is missing" };
+    let lost = FolderState::Unsure { reason: Unproven::FolderMissing };
     assert_eq!(case(lost).confirmed(Confirmation::NotCovered).desired(&record), "kept");
 }
 

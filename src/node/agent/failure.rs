@@ -3,12 +3,20 @@
 use crate::node::api::words;
 
 /// What failed, and what to do about it.
-#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub(super) struct EffectFailure {
     /// What failed, with its causes.
     pub(super) message: String,
     /// What to do about it.
     pub(super) hint: Option<String>,
+}
+
+impl EffectFailure {
+    /// In one line, with what to do about it.
+    pub(super) fn with_hint(&self) -> String {
+        let hint = self.hint.as_ref().map_or_else(String::new, |hint| format!(" (hint: {hint})"));
+        format!("{}{hint}", self.message)
+    }
 }
 
 /// An error with its causes, as one line.

@@ -2,6 +2,7 @@
 //!
 //! Owns what the absence of a file means. Must not read a folder.
 
+use crate::core::sources::Unproven;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
@@ -199,18 +200,18 @@ impl ObservedFolders {
         match state {
             // Such as after a start with older inputs than what runs was made from.
             FolderState::Present { daemon_set, .. } if self.view.is_restless(key) && replaces(record, daemon_set) => {
-                FolderState::Unsure { reason: "its file is being changed" }
+                FolderState::Unsure { reason: Unproven::FileChanging }
             }
             // After a start with older inputs, too: the remembered definition is no newer than what runs.
             FolderState::Present { .. } if self.view.is_remembered(key) && sources::may_be_older(state, record) => {
-                FolderState::Unsure { reason: "its file cannot be read, and what runs may be of a newer version" }
+                FolderState::Unsure { reason: Unproven::FileUnread }
             }
             // Otherwise it would count again as soon as it can be read.
             FolderState::Absent if record.ignored_file.is_some() && self.may_define(key) => {
-                FolderState::Unsure { reason: "a file or folder is empty or broken, or cannot be read" }
+                FolderState::Unsure { reason: Unproven::AnyUnread }
             }
             FolderState::Absent if unknown && !made_from(record).is_some_and(|path| self.view.is_masked(path)) => {
-                FolderState::Unsure { reason: "no file defines it, and where it came from is not remembered" }
+                FolderState::Unsure { reason: Unproven::OriginUnknown }
             }
             state => state,
         }

@@ -5,6 +5,7 @@
 mod ignored;
 mod mirror_pods;
 
+use crate::core::sources::Unproven;
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -129,7 +130,7 @@ pub(super) fn report_to_cluster(
     let report = |_: &[Subject<'_>], facts: &ObservedState<'_>| {
         let failed = |key: &ObjectKey| {
             let why = state.failed.get(key)?;
-            Some((state.records.get(key)?, why.as_str()))
+            Some((state.records.get(key)?, why))
         };
         claims::status(plan, facts, &config.node_name, live, (&is_trusted, &failed))
     };
@@ -218,7 +219,7 @@ fn desired<'a>(
         let folder = match folder {
             // It does not start anew before that has been forgotten.
             FolderState::Present { .. } if is_let_go(observation, state, record) => {
-                FolderState::Unsure { reason: "its file cannot be found" }
+                FolderState::Unsure { reason: Unproven::FileNotFound }
             }
             folder => folder,
         };

@@ -8,6 +8,7 @@ mod cleared;
 mod follow;
 pub(super) mod set_aside;
 
+use crate::node::agent::failure::EffectFailure;
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -75,7 +76,7 @@ pub(super) struct AgentState {
     pub(super) unsaved: BTreeSet<ObjectKey>,
     /// Why effects of the last pass failed: of these daemons the cluster reads the record that is in force.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub(super) failed: BTreeMap<ObjectKey, String>,
+    pub(super) failed: BTreeMap<ObjectKey, EffectFailure>,
     /// The number that a daemon without a record begins at.
     pub(super) floor: u64,
     #[serde(default)]
@@ -297,7 +298,7 @@ impl AgentState {
         let EffectOutcome { left_open, left_closed, .. } = outcome;
         let left = |record: &mut DaemonRecord| record.leave_open(left_open).or(record.leave_closed(left_closed));
         state.unsaved.extend(state.records.values_mut().filter_map(left));
-        state.failed = outcome.failures.iter().map(|(key, why)| (key.clone(), why.message.clone())).collect();
+        state.failed = outcome.failures.clone();
         state.written.extend(outcome.written.clone());
         for uid in outcome.finished.union(&outcome.unwritten) {
             state.written.remove(uid);

@@ -16,8 +16,7 @@ use super::ScannedFolder;
 use crate::core::input::InputProblem;
 use crate::core::model::ObjectKey;
 use crate::core::sources::FolderState;
-
-const GOING: &str = "its file is gone, and its folder is being changed";
+use crate::core::sources::Unproven;
 
 /// The source of a DaemonSet, stored with what runs: it decides later whether an absence is evidence.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -31,8 +30,6 @@ pub struct FolderOrigin {
 
 /// The file that last defined a daemon, and the file system of its folder, where that is remembered.
 type LastSeen<'a> = (&'a Path, Option<&'a FolderIdentity>);
-
-const EMPTY: &str = "its file has no document (to end what runs, remove the file or link it to /dev/null)";
 
 impl FolderView {
     /// The source of `key`, to be remembered while it runs.
@@ -68,7 +65,7 @@ impl FolderView {
             None => self.why_not_gone(key, last),
         });
         let is_going = in_force.is_some_and(|(_, file)| self.is_going(file));
-        match (why.or(is_going.then_some(GOING)), in_force) {
+        match (why.or(is_going.then_some(Unproven::FileGoing)), in_force) {
             (Some(reason), _) => FolderState::Unsure { reason },
             (None, Some((daemon_set, file))) => FolderState::Present { daemon_set, fingerprint: &file.fingerprint },
             (None, None) => FolderState::Absent,
@@ -82,7 +79,7 @@ impl FolderView {
     }
 
     /// Why nothing proves that the file of `last` does not define `key` any more.
-    fn why_not_gone(&self, key: &ObjectKey, last: LastSeen<'_>) -> Option<&'static str> {
+    fn why_not_gone(&self, key: &ObjectKey, last: LastSeen<'_>) -> Option<Unproven> {
         if let Some(why) = self.why_unknown(key, last.0, None) {
             return Some(why);
         }
@@ -91,19 +88,19 @@ impl FolderView {
             return None;
         }
         match self.folder_of(last.0) {
-            None => Some("its folder is no longer configured"),
-            Some(folder) => why_unlike(folder, last.1).or((!folder.quiet).then_some("its folder is being changed")),
+            None => Some(Unproven::FolderNotConfigured),
+            Some(folder) => why_unlike(folder, last.1).or((!folder.quiet).then_some(Unproven::FolderChanging)),
         }
     }
 
     /// Why the definition of `key` in `other` may be in force only because the file of `last`, which was in force
     /// before, cannot be read well.
-    fn why_not_instead(&self, key: &ObjectKey, last: LastSeen<'_>, other: &FileView) -> Option<&'static str> {
+    fn why_not_instead(&self, key: &ObjectKey, last: LastSeen<'_>, other: &FileView) -> Option<Unproven> {
         let path = last.0;
         let folder = self.folder_of(path)?;
         let lies_below = last.1.zip(other.mounted.as_ref()).is_some_and(|(then, now)| then.is_missing_on(now));
         if other.folder == folder.path && lies_below {
-            return Some("the file system of its folder is not mounted");
+            return Some(Unproven::NotMounted);
         }
         let defines = |file: &&Arc<FileView>| file.path == path && file.daemon_sets.iter().any(|d| d.key == *key);
         // Where both define it, the order of files decides.
@@ -113,24 +110,24 @@ impl FolderView {
         let has_vanished = !self.files.iter().any(|file| file.path == path && !file.vanished);
         // Whoever writes the files of this folder gave it another one.
         if has_vanished && other.folder == folder.path {
-            return self.is_empty(path).then_some(EMPTY);
+            return self.is_empty(path).then_some(Unproven::FileEmpty);
         }
         why_unlike(folder, last.1).or_else(|| self.why_unknown(key, path, Some(other)))
     }
 
     /// Why the file at `path`, or one in its place, does not tell whether it defines `key`.
-    fn why_unknown(&self, key: &ObjectKey, path: &Path, but: Option<&FileView>) -> Option<&'static str> {
+    fn why_unknown(&self, key: &ObjectKey, path: &Path, but: Option<&FileView>) -> Option<Unproven> {
         let name = path.file_name().map(|name| name.to_string_lossy());
         // A file of the same name in another folder hides it, and what that defines may not be known either.
         let is_it = |file: &&Arc<FileView>| file.path == path || name.as_deref() == Some(file.name.as_str());
         if self.is_empty(path) {
-            return Some(EMPTY);
+            return Some(Unproven::FileEmpty);
         }
         // The copy of a folder that is no longer configured is no evidence about its files.
         let is_read = |file: &&Arc<FileView>| self.folder_of(&file.path).is_some();
         let is_other = |file: &&Arc<FileView>| but.is_none_or(|but| file.path != but.path);
         let mut found = self.files.iter().filter(is_it).filter(is_read).filter(is_other);
-        found.any(|file| !file.defines_well(key)).then_some("its file is not valid")
+        found.any(|file| !file.defines_well(key)).then_some(Unproven::FileInvalid)
     }
 
     /// Whether a file of this name has no document.
@@ -145,12 +142,12 @@ impl FolderView {
 }
 
 /// Why a folder does not show what was in it when it was on the file system `then`.
-fn why_unlike(folder: &ScannedFolder, then: Option<&FolderIdentity>) -> Option<&'static str> {
+fn why_unlike(folder: &ScannedFolder, then: Option<&FolderIdentity>) -> Option<Unproven> {
     match folder {
-        ScannedFolder { identity: None, .. } => Some("its folder is missing"),
-        ScannedFolder { readable: false, .. } => Some("its folder cannot be read"),
+        ScannedFolder { identity: None, .. } => Some(Unproven::FolderMissing),
+        ScannedFolder { readable: false, .. } => Some(Unproven::FolderUnread),
         ScannedFolder { identity, .. } if then.is_some() && identity.as_ref() != then => {
-            Some("its folder is now on another file system")
+            Some(Unproven::OtherFileSystem)
         }
         _ => None,
     }

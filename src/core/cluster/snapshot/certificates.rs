@@ -7,13 +7,14 @@ use serde_json::Value;
 use crate::core::enrolment;
 use crate::core::enrolment::ApprovalVerdict;
 use crate::core::enrolment::CertificateRequest;
+use crate::core::enrolment::NotApprovable;
 use crate::core::json::Json;
 
 use super::ClusterSnapshot;
 
 /// A request has no more bytes, as JSON: an agent's has some 3,000.
 const LONGEST: usize = 32 << 10;
-/// Characters of a reason and of a user's name that are kept.
+/// Characters of a user's name that are kept.
 const TEXT: usize = 512;
 
 /// A certificate request that may concern an agent.
@@ -57,10 +58,7 @@ fn open(object: Value) -> Option<OpenCertificateRequest> {
     let is_open = !decided && !is_going && verdict != ApprovalVerdict::NotOurs;
     let bytes = object.to_string().len();
     if verdict != ApprovalVerdict::NotOurs && bytes > LONGEST {
-        verdict = ApprovalVerdict::LeaveAlone(format!("it has {bytes} bytes; at most {LONGEST} are allowed"));
-    }
-    if let ApprovalVerdict::LeaveAlone(why) = &mut verdict {
-        *why = why.chars().take(TEXT).collect();
+        verdict = ApprovalVerdict::LeaveAlone(NotApprovable::TooLong { bytes, most: LONGEST });
     }
     let user = user.chars().take(TEXT).collect();
     let object = matches!(verdict, ApprovalVerdict::IfNodeExists(_)).then_some(object);

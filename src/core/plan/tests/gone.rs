@@ -7,6 +7,7 @@ use crate::core::sources::ApiState;
 use crate::core::sources::Confirmation;
 use crate::core::sources::FolderState;
 use crate::core::sources::KnownDefinition;
+use crate::core::sources::Unproven;
 
 use super::*;
 
@@ -80,7 +81,7 @@ fn a_file_that_changes_adopts_what_was_orphaned_and_decides_alone_from_then() {
     bench.record.instances[0].daemon_set = Some(Arc::new(of_api));
     bench.record.api_uid = Some("ds-uid".to_owned());
     let first = FolderState::Present { daemon_set: &file, fingerprint: "v1" };
-    for folder in [first, FolderState::Unsure { reason: "it cannot be read" }, first] {
+    for folder in [first, FolderState::Unsure { reason: Unproven::FolderUnread }, first] {
         assert_eq!(bench.pass(&resolved(&bench.record, folder)), NONE);
         assert!(bench.record.instances[0].orphaned);
     }

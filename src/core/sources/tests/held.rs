@@ -27,7 +27,7 @@ fn a_configuration_that_selects_less_holds_what_runs() {
         // The selector hides it from the watch: only a GET tells whether it is there.
         let absent = || case(ApiState::Absent { by_event: false });
         assert_eq!(absent().desired(&record), "held, Static, ask=true");
-        for answer in [Confirmation::NotCovered, Confirmation::StillThere, Confirmation::Failed("403".into())] {
+        for answer in [Confirmation::NotCovered, Confirmation::StillThere, Confirmation::Failed(NoAnswer::NoUid)] {
             assert_eq!(absent().confirmed(answer).desired(&record), "held, Static, ask=false");
         }
         assert!(absent().confirmed(Confirmation::Gone).desired(&record).starts_with("gone"));
@@ -153,7 +153,7 @@ fn who_may_not_define_a_daemon_of_a_folder_may_not_end_it() {
     let gone = SourcesCase { has_file: true, ..case(ApiState::Present(&theirs), Confirmation::Unasked) };
     assert_eq!(SourcesCase { folder: FolderState::Absent, ..gone }.desired(&runs), "gone by_list=false ignore=None");
     // Nor does it end while what was remembered and the folder cannot be read.
-    let unread = FolderState::Unsure { reason: "it is not mounted" };
+    let unread = FolderState::Unsure { reason: Unproven::NotMounted };
     let lost =
         SourcesCase { has_file: false, folder: unread, ..case(ApiState::Present(&theirs), Confirmation::NotCovered) };
     assert_eq!(lost.desired(&runs), "kept");
@@ -170,7 +170,7 @@ fn who_may_not_define_a_daemon_of_a_folder_may_not_end_it() {
 fn what_is_released_ends_where_nothing_but_caution_keeps_it() {
     let plain = daemon_set(Source::Api, None);
     let key = |entry: &str| Policy::default().with_release(vec![entry.to_owned()]);
-    let lost = FolderState::Unsure { reason: "the folder is missing" };
+    let lost = FolderState::Unsure { reason: Unproven::FolderMissing };
     let mut record = running(&plain);
     for (entry, held, kept) in [
         ("kube-system/net", "gone by_list=false ignore=None", "gone by_list=false ignore=None"),

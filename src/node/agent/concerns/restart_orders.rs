@@ -2,6 +2,7 @@
 //!
 //! Owns the questions that have to be answered first. `crate::core::orders` decides what follows from the answers.
 
+use crate::core::orders::NoRestart;
 use std::collections::BTreeMap;
 
 use serde_json::Value;
@@ -111,7 +112,7 @@ impl RestartOrders {
                     orders::judge(noted, (surroundings.is_own)(&uid), &Survey { ended, ..(*survey).clone() }, now)
                 });
                 if instance.orphaned {
-                    verdict = Some(RestartVerdict::Dismiss("its DaemonSet is gone and its pods are kept".to_owned()));
+                    verdict = Some(RestartVerdict::Dismiss(NoRestart::Orphaned));
                 }
                 let (pod, what) = (&instance.pod_name, words(&noted.seen));
                 match verdict {

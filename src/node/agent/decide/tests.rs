@@ -1,5 +1,6 @@
 //! Whole passes: an observation in, a decision out.
 
+use crate::node::agent::failure::EffectFailure;
 use std::time::Duration;
 
 use serde_json::Value;
@@ -371,7 +372,8 @@ fn of_a_daemon_whose_effects_failed_the_cluster_reads_what_is_in_force_and_why()
     let another = Instance::new("uid-2", "net-22222", 1, "r2", Timestamp::from_secs(1_000));
     plan.daemons[0].record.instances.push(another);
     assert_eq!(reported(&state, &plan).map(|(instances, ..)| instances), Some(2));
-    state.failed.insert(key(), "no space left".to_owned());
+    let failure = EffectFailure { message: "no space left".to_owned(), hint: Some("free some".to_owned()) };
+    state.failed.insert(key(), failure);
     let failing = crate::core::status::State::Failing;
-    assert_eq!(reported(&state, &plan), Some((1, Some(failing), "no space left".to_owned())));
+    assert_eq!(reported(&state, &plan), Some((1, Some(failing), "no space left (hint: free some)".to_owned())));
 }

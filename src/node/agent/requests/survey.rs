@@ -1,5 +1,6 @@
 //! Direct questions to the API server, before the agent acts on what its watches show.
 
+use crate::core::orders::NoAnswer;
 use serde_json::Value;
 
 use crate::core::json::Json;
@@ -17,9 +18,6 @@ use crate::node::api::convert;
 
 use super::reply::Reply;
 
-/// Why an answer proves nothing.
-const ANOTHER_CLUSTER: &str = "another cluster answers";
-
 /// What is to be confirmed.
 pub(super) struct Removal {
     pub(super) key: ObjectKey,
@@ -34,9 +32,9 @@ pub(super) struct Removal {
 pub(super) async fn confirm_removal(api: &Api, policy: &Policy, of: Removal) -> Reply {
     let Removal { key, about, api_uid, cluster: known } = of;
     let (cluster, confirmation) = match api.cluster_uid().await {
-        Err(failure) => (None, Confirmation::Failed(failure.to_string())),
+        Err(failure) => (None, Confirmation::Failed(NoAnswer::Failed(failure.to_string()))),
         Ok(uid) if known.as_ref().is_some_and(|known| *known != uid) => {
-            (Some(uid), Confirmation::Failed(ANOTHER_CLUSTER.to_owned()))
+            (Some(uid), Confirmation::Failed(NoAnswer::AnotherCluster))
         }
         Ok(uid) => (Some(uid), judge(api.get_daemon_set(&key).await, api_uid.as_deref(), policy)),
     };
@@ -47,11 +45,11 @@ pub(super) async fn confirm_removal(api: &Api, policy: &Policy, of: Removal) -> 
 fn judge(live: GetResult, api_uid: Option<&str>, policy: &Policy) -> Confirmation {
     let value = match live {
         GetResult::NotFound => return Confirmation::Gone,
-        GetResult::Error(failure) => return Confirmation::Failed(failure.to_string()),
+        GetResult::Error(failure) => return Confirmation::Failed(NoAnswer::Failed(failure.to_string())),
         GetResult::Object(value) => value,
     };
     let Some(uid) = value.pointer("/metadata/uid").and_then(Value::as_str) else {
-        return Confirmation::Failed("the API server's answer has no UID".to_owned());
+        return Confirmation::Failed(NoAnswer::NoUid);
     };
     if api_uid.is_some_and(|known| known != uid) {
         return Confirmation::Gone;
@@ -75,8 +73,8 @@ pub(super) async fn survey(
     known: Option<String>,
 ) -> Survey {
     let other = match api.cluster_uid().await {
-        Err(failure) => Some(failure.to_string()),
-        Ok(uid) if known.as_ref().is_some_and(|known| *known != uid) => Some(ANOTHER_CLUSTER.to_owned()),
+        Err(failure) => Some(NoAnswer::Failed(failure.to_string())),
+        Ok(uid) if known.as_ref().is_some_and(|known| *known != uid) => Some(NoAnswer::AnotherCluster),
         Ok(_) => None,
     };
     let (node, namespace) = tokio::join!(api.get_node(node), api.get_namespace(&key.namespace));
@@ -103,7 +101,7 @@ fn judged(live: &GetResult) -> ObjectState {
             going: object.pointer("/metadata/deletionTimestamp").is_some(),
         },
         GetResult::NotFound => ObjectState::Gone,
-        GetResult::Error(failure) => ObjectState::Unknown(failure.to_string()),
+        GetResult::Error(failure) => ObjectState::Unknown(NoAnswer::Failed(failure.to_string())),
     }
 }
 

@@ -13,7 +13,7 @@ fn absence_is_evidence_only_in_the_folder_that_it_was_in() {
     let state = |view: &FolderView, origin: &FolderOrigin| match view.state(&key("a"), Some(origin)) {
         FolderState::Present { .. } => "present".to_owned(),
         FolderState::Absent => "absent".to_owned(),
-        FolderState::Unsure { reason } => reason.to_owned(),
+        FolderState::Unsure { reason } => reason.to_string(),
     };
     assert_eq!(state(&folders.view, &origin), "present");
     // The folder is gone: its definitions stay, also for an agent that starts anew.

@@ -1,6 +1,7 @@
 //! Files that are empty, or no files at all.
 
 use super::*;
+use crate::core::sources::Unproven;
 
 #[test]
 fn an_empty_file_ends_nothing_that_runs_and_a_link_to_dev_null_does() {
@@ -71,7 +72,7 @@ fn a_file_without_a_document_is_an_empty_one() {
             }
             folders.later();
             let state = folders.view.state(&key("a"), Some(&origin));
-            assert!(matches!(state, FolderState::Unsure { reason } if reason.contains("remove the file")), "{text:?}");
+            assert!(matches!(state, FolderState::Unsure { reason: Unproven::FileEmpty }), "{text:?}");
             assert!(matches!(folders.view.state(&key("a"), None), FolderState::Absent), "{text:?}");
             assert_eq!(
                 (folders.names().len(), folders.problems().len(), folders.view.recheck),

@@ -1,5 +1,6 @@
 //! What a new process finds, and what it has from the one before.
 
+use crate::core::sources::Unproven;
 use crate::node::folders::FolderIdentity;
 
 use super::*;
@@ -139,7 +140,7 @@ fn objects_of_a_folder_that_is_no_longer_configured_stay_until_another_file_has_
     folders.paths.remove(1);
     folders.later();
     assert_eq!((folders.names().len(), folders.view.objects().count()), (0, 1));
-    let reason = "its folder is no longer configured";
+    let reason = Unproven::FolderNotConfigured;
     assert_eq!(folders.view.state(&key("a"), Some(&origin)), FolderState::Unsure { reason });
     folders.write(0, "a.yaml", &CONFIG.replace("k: v", "k: w"));
     folders.later();
@@ -174,7 +175,7 @@ fn what_lies_below_a_mount_that_is_missing_takes_the_place_of_nothing_under_anot
         // A process that remembers only where it came from.
         folders.begin(FolderView::default());
         folders.later();
-        let reason = "the file system of its folder is not mounted";
+        let reason = Unproven::NotMounted;
         assert_eq!(folders.view.state(&key("a"), Some(&origin)), FolderState::Unsure { reason }, "{other}");
     }
 }

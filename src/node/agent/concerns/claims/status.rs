@@ -2,6 +2,7 @@
 //!
 //! Owns the report as a function of a plan; it neither sends nor decides.
 
+use crate::node::agent::failure::EffectFailure;
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
 
@@ -45,7 +46,7 @@ const LONGEST: usize = 1024;
 const OTHER: &str = "other";
 
 /// The record that is in force of a daemon of which effects of the last pass failed, and why they did.
-type Failed<'a> = dyn Fn(&ObjectKey) -> Option<(&'a DaemonRecord, &'a str)> + 'a;
+type Failed<'a> = dyn Fn(&ObjectKey) -> Option<(&'a DaemonRecord, &'a EffectFailure)> + 'a;
 
 /// The report on every daemon of a plan; `live`: the status of this node in the cluster now.
 pub(in crate::node::agent) fn status(
@@ -192,7 +193,7 @@ fn report(
     daemon: &DaemonPlan,
     facts: &dyn Facts,
     (node, live): (&str, &Status),
-    failed: Option<(&DaemonRecord, &str)>,
+    failed: Option<(&DaemonRecord, &EffectFailure)>,
 ) -> DaemonReport {
     let record = failed.map_or(&daemon.record, |(record, _)| record);
     let uid = record.api_uid.clone().unwrap_or_default();
@@ -214,7 +215,7 @@ fn report(
     // The newest are what counts.
     let older = record.instances.len().saturating_sub(INSTANCES);
     let mut message = match failed {
-        Some((_, why)) => why.to_owned(),
+        Some((_, why)) => why.with_hint(),
         None if is_well => String::new(),
         None => daemon.summary.reasons.to_string(),
     };

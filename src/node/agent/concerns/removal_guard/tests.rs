@@ -1,3 +1,4 @@
+use crate::core::orders::NoAnswer;
 use crate::core::plan::Reason;
 use serde_json::json;
 
@@ -77,7 +78,7 @@ fn a_get_is_sent_once_and_again_when_it_gave_no_lasting_answer() {
     let (mut guard, definitions) = (RemovalGuard::default(), ApiDefinitions::default());
     let about = pass(&mut guard, &definitions, 0, Vec::new()).unwrap();
     assert_eq!(pass(&mut guard, &definitions, 1, Vec::new()), None, "it is under way");
-    let failed = answer(about, Confirmation::Failed("timeout".into()));
+    let failed = answer(about, Confirmation::Failed(NoAnswer::Failed("timeout".into())));
     assert_eq!(pass(&mut guard, &definitions, 2, failed), None);
     assert_eq!(guard.due(), Some(at(2) + ASK_AGAIN));
     let again = 2 + ASK_AGAIN.as_millis();
@@ -90,7 +91,7 @@ fn a_get_is_sent_once_and_again_when_it_gave_no_lasting_answer() {
 fn an_answer_that_no_removal_waits_for_any_more_makes_no_pass() {
     let (mut guard, definitions) = (RemovalGuard::default(), ApiDefinitions::default());
     let about = pass(&mut guard, &definitions, 0, Vec::new()).unwrap();
-    let failed = answer(about, Confirmation::Failed("timeout".into()));
+    let failed = answer(about, Confirmation::Failed(NoAnswer::Failed("timeout".into())));
     assert_eq!(pass(&mut guard, &definitions, 1, failed), None);
     // Another cluster answers meanwhile: what is missing there is not asked about.
     let then = 1 + ASK_AGAIN.as_millis();
