@@ -4,6 +4,8 @@
 //! counts as one that rejected a pod, or did not accept its manifest.
 
 use crate::core::plan::Accepted;
+use crate::core::plan::ShownNothing;
+use crate::core::plan::Unseen;
 use crate::core::time::Span;
 use crate::core::upstream::kubelet;
 
@@ -45,7 +47,7 @@ pub struct AcceptanceEvidence {
     /// Whether the runtime, the kubelet or the API has been asked since the instance is late.
     pub asked: bool,
     /// Why it is unknown whether the instance has a sandbox, if it is.
-    pub no_runtime_view: Option<String>,
+    pub no_runtime_view: Option<Unseen>,
     /// The kubelet's own report, if there is one.
     pub report: Option<KubeletReport>,
     /// From when the kubelet could have started the instance, and was first seen at work, until it was last seen so;
@@ -69,7 +71,7 @@ pub fn judge(waited: Span, evidence: &AcceptanceEvidence) -> Accepted {
         Some(KubeletReport::Rejected(reason)) => return Accepted::Rejected(reason.clone()),
         Some(KubeletReport::NoRoom(reason)) => return Accepted::NoRoom(reason.clone()),
         Some(KubeletReport::AtWork) => return Accepted::Yes,
-        Some(KubeletReport::ShuttingDown) => return Accepted::Unknown("the node is shutting down".to_owned()),
+        Some(KubeletReport::ShuttingDown) => return Accepted::Unknown(Unseen::ShuttingDown),
         Some(KubeletReport::MakesRoom) => return Accepted::NotYet,
         None if waited < LATE => return Accepted::NotYet,
         None => {}
@@ -78,10 +80,10 @@ pub fn judge(waited: Span, evidence: &AcceptanceEvidence) -> Accepted {
         return Accepted::Unknown(why.clone());
     }
     let Some(worked) = evidence.at_work else {
-        return Accepted::Unknown("the kubelet is not running, or cannot be observed".to_owned());
+        return Accepted::Unknown(Unseen::NoKubelet);
     };
     if evidence.no_network {
-        return Accepted::Unknown("the pod network is not ready".to_owned());
+        return Accepted::Unknown(Unseen::NoNetwork);
     }
     let (bound, silent) = match evidence.api_answered {
         Some(answered) => (BOUND, worked.min(answered)),
@@ -90,10 +92,7 @@ pub fn judge(waited: Span, evidence: &AcceptanceEvidence) -> Accepted {
     if silent < bound {
         return Accepted::NotYet;
     }
-    Accepted::No(format!(
-        "the kubelet is at work and has shown nothing of it for {} s: neither a sandbox, a mirror pod nor a rejection",
-        bound.as_secs()
-    ))
+    Accepted::No(ShownNothing(bound))
 }
 
 /// What an event about a pod means.
@@ -153,7 +152,7 @@ mod tests {
         };
         let worked = |worked, api_answers: bool| after(worked, api_answers.then_some(Span::MAX));
         assert_eq!(worked(BOUND - ms(1), true), Accepted::NotYet, "the kubelet has only just come back");
-        assert!(matches!(worked(BOUND, true), Accepted::No(why) if why.contains("for 30 s")));
+        assert_eq!(worked(BOUND, true), Accepted::No(ShownNothing(BOUND)));
         assert_eq!(worked(BOUND_WITHOUT_API - ms(1), false), Accepted::NotYet, "the kubelet may wait for volumes");
         assert!(matches!(worked(BOUND_WITHOUT_API, false), Accepted::No(_)));
         let late = after(BOUND_WITHOUT_API, Some(BOUND - ms(1)));
@@ -178,7 +177,7 @@ mod tests {
 
     #[test]
     fn a_kubelet_that_is_away_or_waits_for_the_network_never_causes_churn() {
-        let why = || Some("away".to_owned());
+        let why = || Some(Unseen::NoSandboxes);
         for evidence in [
             AcceptanceEvidence { no_runtime_view: why(), ..nothing_known() },
             AcceptanceEvidence { at_work: None, ..nothing_known() },

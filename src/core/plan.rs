@@ -35,6 +35,7 @@ mod summary;
 mod tests;
 mod trigger;
 mod turn;
+mod unseen;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -78,6 +79,12 @@ pub use reason::Reasons;
 pub use summary::Summary;
 pub use trigger::AwaitedTrigger;
 use turn::Gate;
+pub use unseen::ApiGap;
+pub use unseen::RuntimeGap;
+pub use unseen::ShownNothing;
+pub use unseen::Unobservable;
+pub use unseen::Unready;
+pub use unseen::Unseen;
 
 /// How long to wait, after its manifest's removal, for an instance whose sandbox was never seen: the kubelet may have
 /// been about to start it (its housekeeping period).

@@ -5,6 +5,10 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use super::unseen::ShownNothing;
+use super::unseen::Unobservable;
+use super::unseen::Unready;
+use super::unseen::Unseen;
 use crate::core::cluster::released::Released;
 use crate::core::dry_run::Question;
 use crate::core::dry_run::RequestState;
@@ -51,8 +55,7 @@ pub enum Evidence {
     Gone,
     /// Its sandbox is there.
     Running,
-    /// Unknown; why.
-    Unknown(String),
+    Unknown(Unseen),
 }
 
 /// Whether it can be observed that an instance has ended, if it ends now.
@@ -62,8 +65,8 @@ pub enum EndObservable {
     By(EndConfirmation),
     /// The container runtime has to be asked first.
     AskRuntime,
-    /// It cannot; why.
-    No(String),
+    /// It cannot.
+    No(Unobservable),
 }
 
 /// Which pass of the boot or process this is, for an instance that has a manifest.
@@ -88,10 +91,8 @@ pub enum Readiness {
         /// When the most recent of them was started.
         since: Timestamp,
     },
-    /// Not ready; the kubelet's reason.
-    NotReady(String),
-    /// Unknown; why.
-    Unknown(String),
+    NotReady(Unready),
+    Unknown(Unseen),
 }
 
 /// Which data an instance is rendered with.
@@ -116,10 +117,10 @@ pub enum Accepted {
     Rejected(String),
     /// Rejected because the node has no room for it: the kubelet's reason. The kubelet never starts it.
     NoRoom(String),
-    /// No: the kubelet, which works, has shown nothing of its manifest within the bound; in words.
-    No(String),
-    /// Unknown, or the kubelet is down; why.
-    Unknown(String),
+    /// No: the kubelet, which works, has shown nothing of its manifest within the bound.
+    No(ShownNothing),
+    /// Unknown, or the kubelet is down.
+    Unknown(Unseen),
 }
 
 /// What the kubelet's admission of an instance depends on besides the pod. Both are of the same source.

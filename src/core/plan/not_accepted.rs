@@ -25,7 +25,9 @@ impl Planner<'_> {
         live.sort_by_key(|i| i.incarnation);
         for instance in &live {
             match self.facts.accepted(instance) {
-                Accepted::No(reason) if instance.restart.is_none() => self.not_accepted(instance, reason, desired),
+                Accepted::No(why) if instance.restart.is_none() => {
+                    self.not_accepted(instance, why.to_string(), desired);
+                }
                 Accepted::Yes => self.was_accepted(instance),
                 _ if instance.started => self.was_accepted(instance),
                 _ => {}

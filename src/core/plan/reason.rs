@@ -25,6 +25,9 @@ use crate::core::status::WaitingContainer;
 use crate::core::time::Span;
 use crate::core::time::Timestamp;
 
+use super::Unobservable;
+use super::Unready;
+use super::Unseen;
 use super::Withheld;
 
 /// The reasons of one daemon, the most important first; printed in one line.
@@ -156,7 +159,7 @@ pub enum Reason {
     #[error("{pod} ends: {why}")]
     Ends { pod: String, why: String },
     #[error("{pod} ends ({why}); unknown whether it is gone: {unknown}")]
-    EndUnknown { pod: String, why: String, unknown: String },
+    EndUnknown { pod: String, why: String, unknown: Unseen },
     /// Why it ends, as the record has it.
     #[error("{0}")]
     Recorded(String),
@@ -242,7 +245,7 @@ pub enum Reason {
     #[error("revision {revision} cannot start, the old instance stays: {lacks}")]
     CannotStart { revision: String, lacks: Reasons },
     #[error("its replacement waits ({cause}): {why}")]
-    EndUnobservable { cause: Box<Self>, why: String },
+    EndUnobservable { cause: Box<Self>, why: Unobservable },
     #[error("the old instance ends first")]
     OldEndsFirst,
     #[error("the old instance stays until the new one is available")]
@@ -272,9 +275,9 @@ pub enum Reason {
     #[error("its manifest is not written: the manifest folder lost it, and something that it needs is missing")]
     ManifestLost,
     #[error("{0}")]
-    NotReady(String),
+    NotReady(Unready),
     #[error("{0}")]
-    ReadinessUnknown(String),
+    ReadinessUnknown(Unseen),
     #[error("running, readiness unknown")]
     ReadinessUnreported,
     #[error("{0}")]

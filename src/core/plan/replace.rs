@@ -13,6 +13,7 @@ use super::Planner;
 use super::Reason;
 use super::Reasons;
 use super::State;
+use super::Unobservable;
 use super::instance::StartFor;
 use super::progress::Target;
 
@@ -121,7 +122,7 @@ impl Planner<'_> {
     }
 
     /// The end of the old instance could not be observed, and two never run at once: it stays until it can be.
-    fn cannot_observe_end(&mut self, old: &Instance, cause: Reason, why: String) {
+    fn cannot_observe_end(&mut self, old: &Instance, cause: Reason, why: Unobservable) {
         self.stays(old);
         self.wake(self.context.now + LOOK_AGAIN);
         self.plan.summary.state = State::Waiting;

@@ -7,9 +7,13 @@ use serde_json::Value;
 
 use crate::core::acceptance;
 use crate::core::knowledge::Knowledge;
+use crate::core::plan::ApiGap;
 use crate::core::plan::EndObservable;
 use crate::core::plan::Evidence;
 use crate::core::plan::GONE_AFTER;
+use crate::core::plan::RuntimeGap;
+use crate::core::plan::Unobservable;
+use crate::core::plan::Unseen;
 use crate::core::record::EndConfirmation;
 use crate::core::record::Instance;
 use crate::core::record::Phase;
@@ -27,10 +31,6 @@ const BEYOND_GRACE: Span = Span::from_secs(30);
 const RECENT: Span = Span::from_secs(10);
 /// An older list may have been made before the instance that it lacks.
 const FRESH: Span = Span::from_secs(3);
-
-/// The reason for a pod that a runtime does not list because the runtime has lost everything.
-pub(super) const ANOTHER_RUNTIME: &str =
-    "the container runtime lists nothing of what it listed before (is it the one that the kubelet uses?)";
 
 /// The evidence about one instance's end.
 pub(super) struct Ends<'a> {
@@ -112,10 +112,10 @@ pub(super) fn end_observable(instance: &Instance, not_accepted: bool, ends: &End
         Knowledge::Current(_) if ends.believes_runtime(instance) && !ends.is_contradicted() => {
             return EndObservable::By(EndConfirmation::ByRuntime);
         }
-        Knowledge::Current(_) => "the container runtime does not list it (is it the one that the kubelet uses?)",
+        Knowledge::Current(_) => RuntimeGap::NotListed,
         Knowledge::NeverHeard | Knowledge::Remembered(..) => return EndObservable::AskRuntime,
-        Knowledge::Unreadable(_) => "the container runtime does not answer",
-        Knowledge::Absent(_) => "runtime-endpoint is not set",
+        Knowledge::Unreadable(_) => RuntimeGap::NoAnswer,
+        Knowledge::Absent(_) => RuntimeGap::NotConfigured,
     };
     let api = match &observation.api {
         Some(_) if observation.api_answers() && ends.mirror.is_some() => {
@@ -123,11 +123,11 @@ pub(super) fn end_observable(instance: &Instance, not_accepted: bool, ends: &End
         }
         // What the kubelet runs it shows, or it has rejected it: what it may have begun has its grace period.
         Some(_) if ends.has_shown_nothing(instance) => return EndObservable::By(EndConfirmation::ByTime),
-        Some(_) if observation.api_answers() => "the API server has no mirror pod of it",
-        Some(_) => "the API server does not answer",
-        None => "no API server is configured",
+        Some(_) if observation.api_answers() => ApiGap::NoMirrorPod,
+        Some(_) => ApiGap::NoAnswer,
+        None => ApiGap::NotConfigured,
     };
-    EndObservable::No(format!("the end of its pod could not be observed: {runtime}, and {api}"))
+    EndObservable::No(Unobservable { runtime, api })
 }
 
 /// Whether anything of an instance that ends still runs.
@@ -147,13 +147,9 @@ pub(super) fn sandbox(instance: &Instance, ends: &Ends<'_>) -> Evidence {
         Knowledge::Current(_) if ends.believes_runtime(instance) => match observation.runtime_pod(&instance.uid) {
             Some(pod) if pod.alive => Evidence::Running,
             // A report from before its end may be older than its sandbox.
-            _ if *since > observation.runtime_as_of => {
-                Evidence::Unknown("the list of what runs is older than its end".to_owned())
-            }
+            _ if *since > observation.runtime_as_of => Evidence::Unknown(Unseen::OlderList),
             // A sandbox that is being made is in no list yet: the kubelet drops the mirror pod when it is done.
-            _ if !instance.started && waited < LETS_GO && ends.mirror.is_some() => {
-                Evidence::Unknown("the kubelet may still be about to start it".to_owned())
-            }
+            _ if !instance.started && waited < LETS_GO && ends.mirror.is_some() => Evidence::Unknown(Unseen::MayStart),
             _ => Evidence::Gone,
         },
         Knowledge::NeverHeard | Knowledge::Remembered(..) => {
@@ -191,26 +187,18 @@ fn by_time(instance: &Instance, ends: &Ends<'_>) -> Evidence {
         );
     match (&observation.runtime, is_timed) {
         (_, true) => waited_out(ends.ended_for, evidence::grace_period(instance) + BEYOND_GRACE),
-        (Knowledge::Unreadable(why), _) => Evidence::Unknown(why.clone()),
-        (Knowledge::Current(_), _) if ends.has_lost_all => {
-            let why =
-                "the container runtime lists nothing that it listed before (is it the one that the kubelet uses?)";
-            Evidence::Unknown(why.to_owned())
-        }
-        (Knowledge::Current(_), _) => Evidence::Unknown("the container runtime has never listed it".to_owned()),
-        _ => {
-            let why = "no runtime endpoint is configured, and no API server shows its mirror pod";
-            Evidence::Unknown(why.to_owned())
-        }
+        (Knowledge::Unreadable(why), _) => Evidence::Unknown(Unseen::Unreadable(why.clone())),
+        (Knowledge::Current(_), _) if ends.has_lost_all => Evidence::Unknown(Unseen::RuntimeLostAll),
+        (Knowledge::Current(_), _) => Evidence::Unknown(Unseen::NeverListed),
+        _ => Evidence::Unknown(Unseen::NoSource),
     }
 }
 
 fn waited_out(waited: Span, grace: Span) -> Evidence {
     match waited >= grace {
         true => Evidence::Gone,
-        false => {
-            Evidence::Unknown(format!("its grace period is waited out for {} s more", (grace - waited).as_secs_ceil()))
-        }
+        // In whole seconds: a plan that is the same but for a moment is the same.
+        false => Evidence::Unknown(Unseen::GracePeriod(Span::from_secs((grace - waited).as_secs_ceil()))),
     }
 }
 

@@ -19,6 +19,8 @@ use crate::core::model::ObjectKey;
 use crate::core::owners::MIRROR_ANNOTATION;
 use crate::core::plan::PassPhase;
 use crate::core::plan::Readiness;
+use crate::core::plan::Unready;
+use crate::core::plan::Unseen;
 use crate::core::qos;
 use crate::core::qos::QosClass;
 use crate::core::record::Instance;
@@ -76,10 +78,10 @@ pub(super) fn moment(instance: &Instance, observation: &Observation, passes: u64
 }
 
 /// Why the pods in the runtime are not known.
-pub(super) fn why_unknown(runtime: &Knowledge<Arc<Vec<RuntimePod>>>) -> String {
+pub(super) fn why_unknown(runtime: &Knowledge<Arc<Vec<RuntimePod>>>) -> Unseen {
     match runtime {
-        Knowledge::Unreadable(why) => why.clone(),
-        _ => "the container runtime has not been asked yet".to_owned(),
+        Knowledge::Unreadable(why) => Unseen::Unreadable(why.clone()),
+        _ => Unseen::NotAsked,
     }
 }
 
@@ -123,7 +125,7 @@ pub(super) fn readiness(
             return reported_readiness(mirror, node_ready);
         }
         if mirror.is_none() && (observation.now - instance.created < MIRROR_LATE || pod.is_none()) {
-            return Readiness::NotReady("the kubelet has not created its mirror pod".to_owned());
+            return Readiness::NotReady(Unready::NoMirrorPod);
         }
     }
     if let Some(reported) = pod.and_then(|p| p.reported.as_ref()) {
@@ -136,15 +138,11 @@ pub(super) fn readiness(
     match (pod, &observation.runtime) {
         (Some(pod), _) => match (steady(pod), pod.running_since) {
             (Some(since), _) => Readiness::Steady { since },
-            (None, Some(_)) => Readiness::Unknown("not all of its containers run".to_owned()),
-            (None, None) => Readiness::NotReady("no container of it runs".to_owned()),
+            (None, Some(_)) => Readiness::Unknown(Unseen::RunsInPart),
+            (None, None) => Readiness::NotReady(Unready::NothingRuns),
         },
-        (None, Knowledge::Current(_)) => Readiness::NotReady("no container of it runs".to_owned()),
-        (None, Knowledge::Absent(_)) => {
-            let why =
-                "its manifest is there; whether it runs is unknown: no runtime to ask, and no API server that answers";
-            Readiness::Unknown(why.to_owned())
-        }
+        (None, Knowledge::Current(_)) => Readiness::NotReady(Unready::NothingRuns),
+        (None, Knowledge::Absent(_)) => Readiness::Unknown(Unseen::NoneAnswers),
         (None, unknown) => Readiness::Unknown(why_unknown(unknown)),
     }
 }
@@ -163,9 +161,9 @@ pub(super) fn node_condition(api: &Snapshot) -> Option<&Value> {
 fn reported_readiness(pod: &Value, node_ready: Option<bool>) -> Readiness {
     match (health::readiness(pod), node_ready) {
         (Some((true, since)), Some(true)) => Readiness::Ready { since },
-        (Some((true, _)), Some(false)) => Readiness::NotReady("the node is not ready".to_owned()),
-        (Some((true, _)), None) => Readiness::Unknown("the API server shows no Node of this name".to_owned()),
-        (Some((false, _)) | None, _) => Readiness::NotReady(health::why_not_ready(pod)),
+        (Some((true, _)), Some(false)) => Readiness::NotReady(Unready::NodeNotReady),
+        (Some((true, _)), None) => Readiness::Unknown(Unseen::NoNode),
+        (Some((false, _)) | None, _) => Readiness::NotReady(Unready::Reported(health::why_not_ready(pod))),
     }
 }
 

@@ -285,7 +285,7 @@ impl Facts for ObservedState<'_> {
             Accepted::Rejected(message) | Accepted::NoRoom(message) => {
                 Some(Failure { cause: Cause::Admission, message })
             }
-            Accepted::No(message) => Some(Failure { cause: Cause::NotAccepted, message }),
+            Accepted::No(why) => Some(Failure { cause: Cause::NotAccepted, message: why.to_string() }),
             Accepted::Yes | Accepted::NotYet | Accepted::Unknown(_) => None,
         };
         let concerns = &self.state.concerns;

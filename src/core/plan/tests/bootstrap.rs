@@ -209,7 +209,7 @@ fn a_runtime_that_is_silent_proves_nothing() {
         bench.world.stock = Some(Stock::Lost(Evidence::Gone));
         assert_eq!(bench.pass(&desired()), NONE);
         bench.now += MISSING / 2;
-        bench.world.stock = Some(Stock::Lost(Evidence::Unknown("it hangs".to_owned())));
+        bench.world.stock = Some(Stock::Lost(Evidence::Unknown(Unseen::NotAsked)));
         assert_eq!(bench.pass(&desired()), NONE);
         bench.now += MISSING / 2;
     }

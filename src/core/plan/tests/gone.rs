@@ -125,6 +125,8 @@ fn doubt_and_orphaning_keep_what_runs() {
     assert!(!bench.record.instances[0].orphaned);
 }
 
+const UNOBSERVABLE: Unobservable = Unobservable { runtime: RuntimeGap::NotConfigured, api: ApiGap::NoAnswer };
+
 #[test]
 fn a_replacement_waits_until_the_end_of_the_old_one_can_be_observed() {
     let mut bench = Bench::running("a");
@@ -133,13 +135,12 @@ fn a_replacement_waits_until_the_end_of_the_old_one_can_be_observed() {
     let asking = bench.plan(&new);
     assert_eq!((asking.actions.len(), asking.asks_runtime, asking.wake_at), (0, true, Some(bench.now)));
     assert!(asking.summary.reasons.is_empty() || asking.summary.state != State::Waiting, "{:?}", asking.summary);
-    bench.world.end_observable = Some(EndObservable::No("no runtime is configured".to_owned()));
+    bench.world.end_observable = Some(EndObservable::No(UNOBSERVABLE));
     assert_eq!(bench.pass(&new), NONE);
     let waiting = bench.plan(&new);
     assert_eq!((waiting.summary.state, waiting.asks_runtime), (State::Waiting, false));
-    assert!(
-        waiting.summary.reasons.to_string().contains("no runtime is configured") && !waiting.summary.hints.is_empty()
-    );
+    let why = Reason::EndUnobservable { cause: Box::new(Reason::Replaced("b".to_owned())), why: UNOBSERVABLE };
+    assert!(waiting.summary.reasons.contains(&why) && !waiting.summary.hints.is_empty());
     bench.record.order_restart("uid-a-0", RestartCause::ByHand, bench.now, &Fingerprint::Unknown);
     assert_eq!(bench.pass(&new), NONE, "an order waits, too");
     bench.world.end_observable = Some(EndObservable::By(EndConfirmation::NeverStarted));
@@ -157,7 +158,7 @@ fn an_instance_of_a_former_name_of_the_node_is_replaced_once_and_is_fresh_until_
     let mut bench = Bench::running("a");
     bench.world.former_node = Some("old".to_owned());
     let same = wanted(&DaemonSet { update_strategy: UpdateStrategy::OnDelete, ..daemon_set("a") });
-    bench.world.end_observable = Some(EndObservable::No("no runtime is configured".to_owned()));
+    bench.world.end_observable = Some(EndObservable::No(UNOBSERVABLE));
     bench.world.stale_volumes.insert("uid-a-0".to_owned());
     assert_eq!(bench.pass(&same), ["refresh uid-a-0 volumes=true manifest=false"]);
     bench.world.end_observable = None;
@@ -172,7 +173,7 @@ fn an_instance_of_a_former_name_of_the_node_is_replaced_once_and_is_fresh_until_
 
 #[test]
 fn what_others_removed_and_what_is_deleted_ends_unobserved() {
-    let unobservable = Some(EndObservable::No(String::new()));
+    let unobservable = Some(EndObservable::No(UNOBSERVABLE));
     let mut bench = Bench::running("a");
     bench.world.end_observable = unobservable.clone();
     bench.world.manifests.clear();

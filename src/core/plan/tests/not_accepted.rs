@@ -1,3 +1,4 @@
+use super::world::NOTHING_SHOWN;
 use crate::core::record::AcceptanceConditions;
 
 use super::*;
@@ -125,7 +126,7 @@ fn where_none_was_accepted_before_it_stays_not_accepted_until_it_may_be() {
     let summary = bench.plan(&desired).summary;
     assert_eq!((summary.state, summary.ready), (State::NotAccepted, Some(false)));
     assert!(
-        summary.reasons.to_string().starts_with("nothing of it; it stays so until its template"),
+        summary.reasons == [Reason::NotAccepted(NOTHING_SHOWN.to_string()), Reason::StaysNotAccepted].into(),
         "{}",
         summary.reasons
     );

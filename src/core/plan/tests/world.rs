@@ -74,6 +74,9 @@ pub(super) struct DaemonWorld {
     pub(super) data_of_admitted: String,
 }
 
+/// What the kubelet does not accept it has shown nothing of.
+pub(super) const NOTHING_SHOWN: ShownNothing = ShownNothing(Span::from_secs(30));
+
 pub(super) fn image(daemon_set: &DaemonSet) -> String {
     daemon_set.template["spec"]["containers"][0]["image"].as_str().unwrap().to_owned()
 }
@@ -162,7 +165,7 @@ impl Facts for DaemonWorld {
 
     fn sandbox(&self, instance: &Instance) -> Evidence {
         if self.no_runtime_view {
-            return Evidence::Unknown("the runtime does not answer".to_owned());
+            return Evidence::Unknown(Unseen::NotAsked);
         }
         if self.running.contains(&instance.uid) { Evidence::Running } else { Evidence::Gone }
     }
@@ -198,8 +201,10 @@ impl Facts for DaemonWorld {
         match self.ready.get(&instance.uid) {
             Some(since) => Readiness::Ready { since: *since },
             None if self.steady.contains_key(&instance.uid) => Readiness::Steady { since: self.steady[&instance.uid] },
-            None if self.not_ready.contains(&instance.uid) => Readiness::NotReady("probe failed".to_owned()),
-            None => Readiness::Unknown("no mirror pod".to_owned()),
+            None if self.not_ready.contains(&instance.uid) => {
+                Readiness::NotReady(Unready::Reported("probe failed".to_owned()))
+            }
+            None => Readiness::Unknown(Unseen::NoNode),
         }
     }
 
@@ -215,7 +220,7 @@ impl Facts for DaemonWorld {
         match self.rejected.get(&instance.uid) {
             Some(reason) if crate::core::upstream::kubelet::has_no_room(reason) => Accepted::NoRoom(reason.clone()),
             Some(reason) => Accepted::Rejected(reason.clone()),
-            None if self.not_accepted.contains(&instance.uid) => Accepted::No("nothing of it".to_owned()),
+            None if self.not_accepted.contains(&instance.uid) => Accepted::No(NOTHING_SHOWN),
             None if self.unknown.contains(&instance.uid) => Accepted::NotYet,
             None => Accepted::Yes,
         }

@@ -23,6 +23,7 @@ use crate::core::insufficient::Lack;
 use crate::core::json::text_at;
 use crate::core::plan::Accepted;
 use crate::core::plan::Fingerprints;
+use crate::core::plan::Unseen;
 use crate::core::record::DaemonRecord;
 use crate::core::record::Fingerprint;
 use crate::core::record::Instance;
@@ -326,11 +327,9 @@ impl Acceptance {
                 Some(Ok(_)) if self.is_kubelets => None,
                 // It has not accepted what it does not list.
                 _ if answer.is_some_and(|answer| answer.lists_pods) => None,
-                Some(Ok(_)) => {
-                    Some("the container runtime has listed no pod of daemonlet: the kubelet may use another".to_owned())
-                }
-                Some(Err(why)) => Some(why.clone()),
-                None => Some("neither a container runtime nor the kubelet shows whether it has a sandbox".to_owned()),
+                Some(Ok(_)) => Some(Unseen::AnotherRuntime),
+                Some(Err(why)) => Some(Unseen::Unreadable(why.clone())),
+                None => Some(Unseen::NoSandboxes),
             },
             report: answer.and_then(|answer| answer.words.get(uid).or_else(|| self.events.get(uid)).cloned()),
             at_work,

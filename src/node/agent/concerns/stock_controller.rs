@@ -2,6 +2,7 @@
 //!
 //! Owns how they are distinguished from mirror pods, which may have the same owner.
 
+use crate::core::plan::Unseen;
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
 
@@ -32,7 +33,6 @@ use crate::node::api::Snapshot;
 
 use super::super::daemon_event::DaemonEvent;
 use super::super::definitions::ApiDefinitions;
-use super::super::ending;
 use super::super::evidence;
 use super::super::log::Log;
 use super::super::observation::Observation;
@@ -116,10 +116,10 @@ fn runs(observation: &Observation, known: Option<(&HandOver, bool)>) -> Evidence
     match &observation.runtime {
         Knowledge::Current(_) => match observation.runtime_pod(&known.uid) {
             Some(pod) if pod.running_since.is_some() || !pod.fact.containers.is_empty() => Evidence::Running,
-            None if has_lost_all => Evidence::Unknown(ending::ANOTHER_RUNTIME.to_owned()),
+            None if has_lost_all => Evidence::Unknown(Unseen::RuntimeLostAll),
             Some(_) | None => Evidence::Gone,
         },
-        Knowledge::Absent(_) => Evidence::Unknown("no runtime endpoint is configured".to_owned()),
+        Knowledge::Absent(_) => Evidence::Unknown(Unseen::NoRuntime),
         unknown => Evidence::Unknown(evidence::why_unknown(unknown)),
     }
 }

@@ -1,3 +1,4 @@
+use crate::core::plan::Unseen;
 use std::sync::Arc;
 
 use serde_json::json;
@@ -191,7 +192,7 @@ fn a_runtime_that_was_merely_found_is_no_pod_status_source_before_it_has_listed_
         evidence.no_runtime_view
     };
     assert_eq!(view(RuntimeChoice::OfKubelet), None);
-    assert!(view(RuntimeChoice::Found).is_some_and(|why| why.contains("has listed no pod of daemonlet")));
+    assert_eq!(view(RuntimeChoice::Found), Some(Unseen::AnotherRuntime));
 }
 
 #[test]

@@ -7,7 +7,7 @@ use crate::core::time::at;
 fn what_is_not_known_stays_as_it_was_reported() {
     let reported = InstanceReport { ready_since: Some("2026-01-01T00:00:00Z".to_owned()), ..Default::default() };
     let unready = InstanceReport::default();
-    let unknown = Readiness::Unknown("no pod has been listed".to_owned());
+    let unknown = Readiness::Unknown(crate::core::plan::Unseen::NotAsked);
     assert_eq!(ready_since(&unknown, Some(&reported)), reported.ready_since);
     assert_eq!(ready_since(&Readiness::Steady { since: at(0) }, Some(&reported)), reported.ready_since);
     assert_eq!(ready_since(&unknown, Some(&unready)), None);
@@ -179,7 +179,7 @@ fn while_overlays_are_not_known_those_of_what_runs_are_reported() {
 #[test]
 fn what_is_known_is_said() {
     let reported = InstanceReport { ready_since: Some("2026-01-01T00:00:00Z".to_owned()), ..Default::default() };
-    assert_eq!(ready_since(&Readiness::NotReady("a probe fails".to_owned()), Some(&reported)), None);
+    assert_eq!(ready_since(&Readiness::NotReady(crate::core::plan::Unready::NodeNotReady), Some(&reported)), None);
     let ready = Readiness::Ready { since: at(1_000) };
     assert_eq!(ready_since(&ready, Some(&reported)).as_deref(), Some("1970-01-01T00:00:01Z"));
 }
