@@ -14,6 +14,7 @@ use crate::core::time::Span;
 
 use super::Data;
 use super::Evidence;
+use super::ImageReason;
 use super::Images;
 use super::Note;
 use super::Planner;
@@ -202,7 +203,7 @@ impl Planner<'_> {
     }
 
     /// Which images the stock pod is missing here; they are pulled.
-    fn lacks_images(&mut self, daemon_set: &Arc<DaemonSet>) -> Option<String> {
+    fn lacks_images(&mut self, daemon_set: &Arc<DaemonSet>) -> Option<ImageReason> {
         let rendering = self.facts.rendering(daemon_set, self.plan.record.next_incarnation, Data::Current);
         rendering.result.as_ref().ok()?;
         self.plan.pull = Some(Arc::clone(&rendering));

@@ -5,6 +5,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use super::image_reason::ImageReason;
 use super::unseen::ShownNothing;
 use super::unseen::Unobservable;
 use super::unseen::Unready;
@@ -141,12 +142,12 @@ impl Fingerprints<'_> {
 pub enum Images {
     /// They are, or only the kubelet can pull them.
     Present,
-    /// They are being pulled; the progress, for users.
-    Pulling(String),
-    /// The instance starts without them: nothing here can pull them, or the kubelet does it; the risk, for users.
-    Handed(String),
-    /// One cannot be pulled, and is retried. The runtime's error.
-    Failed(String),
+    /// They are being pulled.
+    Pulling(ImageReason),
+    /// The instance starts without them: nothing here can pull them, or the kubelet does it.
+    Handed(ImageReason),
+    /// One cannot be pulled, and is retried.
+    Failed(ImageReason),
 }
 
 /// Whether an instance may be replaced by one of the wanted revision.

@@ -170,16 +170,16 @@ impl Planner<'_> {
         match images {
             Images::Present => Some(rendering),
             Images::Handed(risk) => {
-                self.plan.summary.notes.push(Note::Other(risk));
+                self.plan.summary.notes.push(Note::Other(risk.to_string()));
                 Some(rendering)
             }
             // The kubelet retries by itself and reports in the API.
             Images::Failed(why) if !replaces => {
-                self.plan.summary.notes.push(Note::Other(why));
+                self.plan.summary.notes.push(Note::Other(why.to_string()));
                 Some(rendering)
             }
             Images::Failed(why) | Images::Pulling(why) => {
-                self.plan.summary.pull_failed = is_failed.then(|| why.clone());
+                self.plan.summary.pull_failed = is_failed.then(|| why.to_string());
                 self.plan.summary.state = State::Waiting;
                 self.add_reason(Reason::Images(why));
                 None

@@ -225,11 +225,12 @@ impl Planner<'_> {
         let images = self.facts.images(&rendering, true);
         self.plan.pull = rendering.result.is_ok().then_some(rendering);
         let lacks = self.look_ahead(target);
-        self.plan.summary.pull_failed = match images {
+        let pull_failed = match images {
             Images::Failed(failed) => Some(failed),
             Images::Present | Images::Pulling(_) | Images::Handed(_) => None,
         };
-        let pull_failed = self.plan.summary.pull_failed.clone().map(Reason::Images);
+        self.plan.summary.pull_failed = pull_failed.as_ref().map(ToString::to_string);
+        let pull_failed = pull_failed.map(Reason::Images);
         Some(Reasons::from([Some(Reason::Withheld(withheld)), lacks, pull_failed].into_iter().flatten()))
     }
 

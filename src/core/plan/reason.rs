@@ -25,6 +25,7 @@ use crate::core::status::WaitingContainer;
 use crate::core::time::Span;
 use crate::core::time::Timestamp;
 
+use super::ImageReason;
 use super::Unobservable;
 use super::Unready;
 use super::Unseen;
@@ -217,7 +218,7 @@ pub enum Reason {
     #[error("waits for {}", objects(.0))]
     WaitsFor(Vec<Missing>),
     #[error("{0}")]
-    Images(String),
+    Images(ImageReason),
     #[error("asks the API server whether it accepts the pod")]
     AsksAdmission,
     #[error("the container runtime is asked first whether one runs here already")]

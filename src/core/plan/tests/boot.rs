@@ -103,7 +103,7 @@ fn what_starts_at_a_boot_waits_for_its_turn_behind_its_gate() {
 fn an_image_that_is_known_to_be_gone_keeps_the_old_instance_and_the_claim() {
     let (mut bench, desired) = staged();
     boot(&mut bench);
-    bench.world.images = Some(Images::Failed("image b is not on the node any more".into()));
+    bench.world.images = Some(Images::Failed(ImageReason::Reported("image b is not on the node any more".into())));
     assert_eq!(bench.pass(&desired), NONE);
     let plan = bench.plan(&desired);
     assert_eq!((plan.staging.as_deref(), plan.record.staged.as_deref()), (Some("b"), Some("b")));

@@ -90,10 +90,10 @@ fn what_was_handed_over_does_not_come_back_when_its_label_is_taken_away() {
 fn the_images_come_first() {
     let mut bench = Bench::running("a");
     bench.world.stock = Some(Stock::Here(pod(false)));
-    bench.world.images = Some(Images::Pulling("image 1 of 1".to_owned()));
+    bench.world.images = Some(Images::Pulling(ImageReason::Reported("image 1 of 1".to_owned())));
     assert_eq!(bench.pass(&desired()), NONE);
     assert!(bench.plan(&desired()).pull.is_some());
-    bench.world.images = Some(Images::Failed("no such image".to_owned()));
+    bench.world.images = Some(Images::Failed(ImageReason::Reported("no such image".to_owned())));
     assert_eq!(bench.pass(&desired()), NONE, "what serves goes on serving");
     bench.world.stock = Some(Stock::Here(pod(true)));
     assert_eq!(bench.pass(&desired()), ["end uid-a-0"], "it has them, or it would not run");

@@ -61,7 +61,7 @@ fn a_new_instance_waits_for_the_answer_is_made_of_it_and_keeps_it() {
 #[test]
 fn it_is_asked_once_for_an_instance_and_anew_for_the_next() {
     let mut bench = asking(mirrored("m/a"));
-    bench.world.images = Some(Images::Pulling("pulls".into()));
+    bench.world.images = Some(Images::Pulling(ImageReason::Reported("pulls".into())));
     let desired = wanted(&of_api("a"));
     assert_eq!(bench.pass(&desired), NONE);
     let answer = bench.record.answer.clone().expect("remembered");
@@ -72,7 +72,7 @@ fn it_is_asked_once_for_an_instance_and_anew_for_the_next() {
     bench.world.images = None;
     assert_eq!(bench.pass(&desired), ["start uid-a-0"]);
     assert_eq!(made_of(&bench), "m/a");
-    bench.world.images = Some(Images::Pulling("pulls".into()));
+    bench.world.images = Some(Images::Pulling(ImageReason::Reported("pulls".into())));
     assert!(bench.pass(&wanted(&of_api("b"))).is_empty() && bench.plan(&wanted(&of_api("b"))).question.is_none());
     bench.now += crate::core::dry_run::FRESH;
     assert!(bench.plan(&wanted(&of_api("b"))).question.is_some(), "an old answer is no answer");

@@ -59,7 +59,7 @@ fn a_change_waits_for_its_approval_claims_it_and_then_replaces() {
 #[test]
 fn what_cannot_start_is_not_claimed() {
     let (mut bench, desired) = bench(Permission::Approved);
-    bench.world.images = Some(Images::Failed("no such image".into()));
+    bench.world.images = Some(Images::Failed(ImageReason::Reported("no such image".into())));
     assert_eq!(bench.pass(&desired), NONE);
     assert_eq!(bench.plan(&desired).replacing, None);
 }
@@ -296,14 +296,14 @@ fn pulls_ahead_of_an_approval_are_spread_and_a_failure_is_reported() {
     let at = bench.now + crate::core::plan::jitter("n1", "b", Span::from_secs(600));
     assert_eq!(bench.plan(&desired).wake_at, Some(at));
     bench.now = at;
-    bench.world.images = Some(Images::Failed("image x cannot be pulled: 404".into()));
+    bench.world.images = Some(Images::Failed(ImageReason::Reported("image x cannot be pulled: 404".into())));
     let plan = bench.plan(&desired);
     assert!(plan.pull.is_some());
     assert_eq!(plan.summary.pull_failed.as_deref(), Some("image x cannot be pulled: 404"));
     assert!(plan.summary.reasons.to_string().contains("image x cannot be pulled"), "{plan:?}");
     // An approval pulls at once, and so it goes on when that is withdrawn.
     let (mut bench, desired) = self::bench(Permission::Approved);
-    bench.world.images = Some(Images::Pulling("image 1 of 1".into()));
+    bench.world.images = Some(Images::Pulling(ImageReason::Reported("image 1 of 1".into())));
     bench.pass(&desired);
     bench.world.permission = Some(withheld());
     assert!(bench.plan(&desired).pull.is_some());

@@ -153,20 +153,23 @@ fn in_a_surge_the_old_instance_stays_and_the_failed_one_goes() {
 fn images_that_cannot_be_pulled_leave_the_old_instance_and_hold_no_first_one_up() {
     let mut bench = Bench::running("a");
     let desired = wanted(&daemon_set("b"));
-    for images in [Images::Pulling("pulls image 1 of 2".into()), Images::Failed("no such image".into())] {
+    for images in [
+        Images::Pulling(ImageReason::Reported("pulls image 1 of 2".into())),
+        Images::Failed(ImageReason::Reported("no such image".into())),
+    ] {
         bench.world.images = Some(images);
         assert_eq!(bench.converge(&desired), NONE);
         let plan = bench.plan(&desired);
         assert!(plan.summary.reasons.to_string().contains("revision b cannot start, the old instance stays"));
         assert!(plan.pull.is_some(), "they are asked for");
     }
-    bench.world.images = Some(Images::Handed("the agent does not pull here".into()));
+    bench.world.images = Some(Images::Handed(ImageReason::Reported("the agent does not pull here".into())));
     assert_eq!(bench.pass(&desired), ["end uid-a-0"]);
 
     let mut first = Bench::new();
-    first.world.images = Some(Images::Pulling("pulls image 1 of 1".into()));
+    first.world.images = Some(Images::Pulling(ImageReason::Reported("pulls image 1 of 1".into())));
     assert_eq!(first.pass(&desired), NONE);
-    first.world.images = Some(Images::Failed("no registry".into()));
+    first.world.images = Some(Images::Failed(ImageReason::Reported("no registry".into())));
     assert_eq!(first.pass(&desired), ["start uid-b-0"]);
 }
 

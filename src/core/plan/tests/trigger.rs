@@ -139,14 +139,14 @@ pub(super) fn boot(bench: &mut Bench) {
 #[test]
 fn what_is_staged_is_claimed_with_its_images_and_replaces_in_the_first_pass_of_a_boot() {
     let (mut early, desired) = bench(BOOT, "boot");
-    early.world.images = Some(Images::Pulling("image 1 of 1".into()));
+    early.world.images = Some(Images::Pulling(ImageReason::Reported("image 1 of 1".into())));
     waits(&mut early, &desired, "it starts at the next boot");
     assert_eq!(early.plan(&desired).staging, None, "its images are not here");
     let (mut bench, desired) = staged();
     waits(&mut bench, &desired, "its images are on the node");
     assert!(bench.plan(&desired).pull.is_some(), "they are kept");
     boot(&mut bench);
-    bench.world.images = Some(Images::Pulling("the runtime is not there yet".into()));
+    bench.world.images = Some(Images::Pulling(ImageReason::Reported("the runtime is not there yet".into())));
     assert_eq!(bench.pass(&desired), ["start uid-b-1", "end uid-a-0"], "no moment without a manifest");
     assert_eq!((&bench.record.staged, bench.record.live().count()), (&None, 1));
     bench.world.moment = None;

@@ -15,6 +15,7 @@ use crate::core::model::DaemonSet;
 use crate::core::model::ObjectRef;
 use crate::core::pass::Plan;
 use crate::core::plan::DaemonPlan;
+use crate::core::plan::ImageReason;
 use crate::core::plan::Images;
 use crate::core::plan::Note;
 use crate::core::rendering::RenderResult;
@@ -60,58 +61,49 @@ impl<'a> ImageFacts<'a> {
         let (pulls, now) = (&self.observation.pulls, self.observation.now);
         if !self.observation.can_ask_runtime {
             return match replaces {
-                true => Images::Handed(
-                    "its images are pulled by the kubelet after the old instance has ended: no runtime-endpoint is configured"
-                        .to_owned(),
-                ),
+                true => Images::Handed(ImageReason::NoRuntime),
                 false => Images::Present,
             };
         }
         let missing = rendered.pod.images.iter().find(|image| self.observation.missing_images.contains(&image.image));
         if let Some(image) = missing {
-            let words = format!("image {} is not on the node any more", image.image);
-            return self.failed(words, Refusal::Away, replaces);
+            return self.failed(ImageReason::Lost(image.image.clone()), Refusal::Away, replaces);
         }
         if let Some(secret) = self.awaited_secret(rendered, objects).filter(|_| replaces) {
-            return Images::Pulling(format!("waits for {secret}, a pull secret"));
+            return Images::Pulling(ImageReason::AwaitsSecret(secret.clone()));
         }
         let looking = (PullProgress::Looking(None), now);
         let (progress, since) = pulls.progress.get(&rendering.identity.uid).cloned().unwrap_or(looking);
         let waited = now - since;
         match progress {
             PullProgress::Done(None) => Images::Present,
-            PullProgress::Done(Some(said)) => Images::Handed(said),
+            PullProgress::Done(Some(said)) => Images::Handed(ImageReason::Reported(said)),
             PullProgress::Looking(Some(why)) if !replaces && waited >= UNREACHABLE.min(pulls.patience) => {
-                Images::Failed(why)
+                Images::Failed(ImageReason::Reported(why))
             }
-            PullProgress::Looking(Some(why)) => Images::Pulling(why),
-            PullProgress::Looking(None) => Images::Pulling("looks for its images".to_owned()),
+            PullProgress::Looking(Some(why)) => Images::Pulling(ImageReason::Reported(why)),
+            PullProgress::Looking(None) => Images::Pulling(ImageReason::Looking),
             PullProgress::Pulling { image, present: true, .. } if !replaces && waited >= pulls.patience => {
-                Images::Handed(format!(
-                    "image {image} is not pulled anew yet: it starts with the one that is on the node"
-                ))
+                Images::Handed(ImageReason::NotPulledAnew(image))
             }
             PullProgress::Pulling { image, number, count, since, .. } => {
-                Images::Pulling(format!("pulls image {number} of {count} ({image}) since {since}"))
+                Images::Pulling(ImageReason::Pulling { image, number, count, since })
             }
-            PullProgress::Failed { words, refusal } => self.failed(words, refusal, replaces),
+            PullProgress::Failed { words, refusal } => self.failed(ImageReason::Reported(words), refusal, replaces),
         }
     }
 
-    fn failed(&self, words: String, refusal: Refusal, replaces: bool) -> Images {
+    fn failed(&self, why: ImageReason, refusal: Refusal, replaces: bool) -> Images {
         if !replaces {
-            return Images::Failed(words);
+            return Images::Failed(why);
         }
         if self.go_on {
-            return Images::Handed(format!("{words}; the old instance ends all the same (images.on-pull-failure)"));
+            return Images::Handed(ImageReason::EndsAllTheSame(Box::new(why)));
         }
         if refusal == Refusal::Credentials && !self.require_prepull {
-            return Images::Handed(format!(
-                "{words}; the old instance ends and pulling is left to the kubelet, which may know other \
-                 credentials (images.require-prepull would keep it)"
-            ));
+            return Images::Handed(ImageReason::LeftToKubelet(Box::new(why)));
         }
-        Images::Failed(format!("{words}; it is tried again"))
+        Images::Failed(ImageReason::TriedAgain(Box::new(why)))
     }
 
     /// A pull secret that the API server has yet to list or to report as absent.

@@ -158,7 +158,7 @@ fn a_pass_is_decided_as_it_was_and_what_differs_is_named() {
         assert!(starts(decision), "{:?}", decision.plan)
     });
     let other = pass(&config, state(&config, &daemon_set), observation(Some(Snapshot::default())), |decision| {
-        Arc::make_mut(&mut decision.plan).daemons[0].summary.reasons = [Reason::NewerHere].into();
+        Arc::make_mut(&mut decision.plan).daemons[0].summary.reasons = [Reason::Recorded("another".to_owned())].into();
         Arc::make_mut(&mut decision.plan).daemons[0].actions.clear();
     });
     let report = replay(&recording(&[same])).unwrap();
@@ -261,7 +261,7 @@ fn recordings_of_a_bundle_are_replayed_and_a_change_is_found() {
     let config = config("");
     let daemon_set = daemon_set("i:1", json!({}));
     let changed = pass(&config, state(&config, &daemon_set), observation(Some(Snapshot::default())), |decision| {
-        Arc::make_mut(&mut decision.plan).daemons[0].summary.reasons = [Reason::NewerHere].into();
+        Arc::make_mut(&mut decision.plan).daemons[0].summary.reasons = [Reason::Recorded("another".to_owned())].into();
     });
     for (path, passes, differences) in
         [("replay/update.cbor", update(), 0), ("golden/cli/changed.cbor", vec![changed], 1)]

@@ -258,7 +258,7 @@ mod tests {
         daemon.actions.push(Action::Verify { rendering, kept: Default::default() });
         assert_eq!(of(&daemon), expected);
         (daemon.summary.state, daemon.summary.wanted_revision) = (State::Waiting, None);
-        assert_eq!(of(&daemon), [("updates are paused".to_owned(), None)]);
+        assert_eq!(of(&daemon), [(Withheld::Paused.words().to_owned(), None)]);
     }
 
     #[test]

@@ -231,9 +231,8 @@ impl NewsReporter<'_> {
         if before.as_ref() == Some(&now) || self.decision.state.passes == 0 {
             return;
         }
-        let (daemonset, node) = (plan.key.to_string(), self.node);
+        let (daemonset, node, revision) = (plan.key.to_string(), self.node, &failed.revision);
         let why = format!("{}: {}", failed.failure.cause.as_str(), failed.failure.message);
-        let revision = &failed.revision;
         let cause = format!("{revision} {}", failed.failure.cause.as_str());
         if before.as_ref().map(|(failed, _)| failed) != Some(failed) {
             let (reason, note) = match failed.failure.cause {
