@@ -138,6 +138,7 @@ fn decide_in_order(
     requests.extend(follow(observation, &mut state, &plan));
     requests.extend(read(observation, &plan));
     state.inputs.incomplete &= objects::is_unsaid(observation, &plan);
+    state.inputs.history_unknown &= !state.concerns.removal_guard.has_compared(observation.snapshot(), &plan);
     let save_inputs = remember(observation, &mut state, &plan);
     requests.extend(concerns(order, observation, &mut state, config, &mut plan, &mut log));
     if let Some(status) = claims {

@@ -74,7 +74,7 @@ pub(super) fn plan(observation: &Observation, state: &AgentState, config: &Confi
             now: observation.now,
             node: &state.node,
             update_jitter: config.update_jitter.into(),
-            max_removals: guard.max_removals(api, config.max_removals),
+            max_removals: guard.etcd_rollback.max_removals(api, config.max_removals, state.inputs.history_unknown),
             second_list: guard.has_second_list(api),
             boot: &observation.boot.id,
             booted: observation.boot.at,

@@ -112,6 +112,10 @@ pub(super) struct RememberedInputs {
     /// since whether it has approvals.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(super) coordination_unknown: bool,
+    /// Whether it is not known what the API server had before, because what an agent before this one remembered cannot be
+    /// read: no list has been compared since with what runs.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(super) history_unknown: bool,
 }
 
 impl RememberedInputs {
@@ -146,13 +150,14 @@ impl RememberedInputs {
             files: RememberedFiles::restore(saved.files),
             coordinated: saved.coordinated,
             coordination_unknown: saved.coordination_unknown,
+            history_unknown: saved.history_unknown,
             rollback_data,
         }
     }
 
     /// What an agent before this one remembered cannot be read.
     pub(super) fn lost(&mut self) {
-        (self.incomplete, self.coordination_unknown) = (true, true);
+        (self.incomplete, self.coordination_unknown, self.history_unknown) = (true, true, true);
     }
 
     /// Takes from what `api` shows whether the cluster has approvals: `has_them` says that it does now.
@@ -202,6 +207,7 @@ impl RememberedInputs {
             incomplete: self.incomplete,
             coordinated: self.coordinated,
             coordination_unknown: self.coordination_unknown,
+            history_unknown: self.history_unknown,
             rollback_data: self
                 .rollback_data
                 .iter()
@@ -227,7 +233,7 @@ impl RememberedInputs {
             (&self.unread, &self.absent, self.incomplete, &self.origins, &self.superseded),
             &self.superseded_objects,
             &self.files,
-            (self.coordinated, self.coordination_unknown),
+            (self.coordinated, self.coordination_unknown, self.history_unknown),
         )
             .hash(&mut hasher);
         for (key, daemon_set) in &self.daemon_sets {

@@ -184,7 +184,7 @@ fn recall(
             recall_records(state, executor, &folder, records, &mut damaged);
             recall_set_aside(state, executor, &folder, &mut damaged);
             rewrite = recall_inputs(state, executor, inputs, &folder, &mut damaged);
-            let lost = add_lost_records(state, executor.floor);
+            let lost = add_lost_records(state, executor.floor.bound);
             note_lost_hand_overs(state, &lost, &damaged, inputs.boot_id());
             executor.state = Some(folder);
         }
@@ -213,7 +213,8 @@ fn recall(
     let last_boot = inputs.go_on_in_boot(state);
     state.concerns.manifests_lost_at_boot = ManifestsLostAtBoot::new(last_boot.as_deref(), inputs.boot_id());
     let saved_but_for_boot = (!rewrite).then(|| fingerprint(state));
-    state.inputs_on_disk = InputsOnDisk { saved, saved_but_for_boot, ..InputsOnDisk::default() };
+    let due = rewrite.then_some(state.started);
+    state.inputs_on_disk = InputsOnDisk { saved, saved_but_for_boot, due, ..InputsOnDisk::default() };
     state.startup_problems.extend(damaged.iter().map(|why| problem("checkpoint", failure::of(why, why.hint()))));
 }
 
@@ -246,7 +247,7 @@ fn recall_records(
         }
     };
     let highest = state.records.values().map(|record| record.next_incarnation).max().unwrap_or(0);
-    let floor = executor.floor;
+    let floor = &executor.floor;
     state.floor = match state.floor_source {
         FloorSource::Disk if are_lost => floor.bound.max(highest),
         FloorSource::Lost => Floor::above(highest),
@@ -255,7 +256,8 @@ fn recall_records(
     if state.purpose == Purpose::Answer || !are_lost {
         return;
     }
-    match executor.floor.raise(&folder.inputs, state.floor, highest) {
+    let cluster = executor.floor.cluster_uid.clone();
+    match executor.floor.raise(&folder.inputs, state.floor, highest, cluster.as_ref()) {
         Ok(()) => damaged.iter_mut().for_each(|record| folder.records.set_aside(record)),
         Err(error) => state.startup_problems.push(problem("checkpoint", failure::of(&error, error.hint()))),
     }
@@ -272,10 +274,10 @@ fn recall_set_aside(state: &mut AgentState, executor: &mut Executor, folder: &St
 
 /// A daemon that the inputs remember and that has no record may have lost it: its numbers begin above all that were in
 /// use. Gives those daemons.
-fn add_lost_records(state: &mut AgentState, floor: Floor) -> Vec<ObjectKey> {
+fn add_lost_records(state: &mut AgentState, bound: u64) -> Vec<ObjectKey> {
     let remembered = state.inputs.daemon_sets.keys().chain(state.inputs.origins.keys());
     let lost: Vec<ObjectKey> = remembered.filter(|key| !state.records.contains_key(key)).cloned().collect();
-    let number = state.floor.max(floor.bound);
+    let number = state.floor.max(bound);
     state.records.extend(lost.iter().map(|key| (key.clone(), DaemonRecord::new(key.clone(), number))));
     lost
 }
@@ -300,7 +302,7 @@ fn note_lost_hand_overs(state: &mut AgentState, lost: &[ObjectKey], damaged: &[D
     }
 }
 
-/// Takes the remembered inputs. Gives whether they are to be written again.
+/// Takes the remembered inputs. Gives whether they are to be written again at once.
 fn recall_inputs(
     state: &mut AgentState,
     executor: &mut Executor,
@@ -313,8 +315,10 @@ fn recall_inputs(
         Loaded::Damaged(why) => {
             damaged.push(why);
             state.inputs.lost();
-            return false;
+            state.inputs.cluster_uid.clone_from(&executor.floor.cluster_uid);
+            return true;
         }
+        // Who removed them says that the node belongs to the cluster that answers first.
         Loaded::Absent => {
             // Manifests alone may tell, too.
             state.has_no_inputs = true;

@@ -3,7 +3,6 @@
 //! Owns the doubt: until a second complete list shows the same, no missing object counts as gone, not even a single one.
 
 use crate::core::pass::MaxRemovals;
-use crate::core::pass::Plan;
 use crate::core::status::Problem;
 use crate::node::api;
 use crate::node::api::Scope;
@@ -31,8 +30,13 @@ impl EtcdRollbackReport {
     }
 
     /// How many absences may act in this pass: none while their list may be of a restored backup, unless
-    /// nothing is to be held at all.
-    pub(in super::super) fn max_removals(&self, api: Option<&Snapshot>, configured: MaxRemovals) -> MaxRemovals {
+    /// nothing is to be held at all. `is_unknown`: what the API server had before is not known.
+    pub(in super::super) fn max_removals(
+        &self,
+        api: Option<&Snapshot>,
+        configured: MaxRemovals,
+        is_unknown: bool,
+    ) -> MaxRemovals {
         let open = |api: &Snapshot| {
             api.lists(&Scope::DaemonSets) > 0
                 && !api.etcd_rollback_detection.is_known
@@ -40,16 +44,14 @@ impl EtcdRollbackReport {
         };
         match configured {
             MaxRemovals::Off => MaxRemovals::Off,
-            _ if self.back.is_some() || api.is_some_and(open) => MaxRemovals::Count(0),
+            _ if self.back.is_some() || is_unknown || api.is_some_and(open) => MaxRemovals::Count(0),
             bound => bound,
         }
     }
 
-    /// A pass was planned: the doubt is over when nothing is missing any more.
-    pub(in super::super) fn planned(&mut self, plan: &Plan, api: Option<&Snapshot>, second_list: bool) {
-        if api.is_some_and(|api| api.etcd_rollback_detection.is_known) && !plan.removals_held && !second_list {
-            self.back = None;
-        }
+    /// A pass was planned. The doubt `is_over` when nothing is missing any more.
+    pub(in super::super) fn planned(&mut self, is_over: bool) {
+        self.back = self.back.filter(|_| !is_over);
     }
 
     /// What to report about it.

@@ -8,7 +8,6 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use crate::core::model::ObjectKey;
-use crate::core::pass::MaxRemovals;
 use crate::core::pass::Plan;
 use crate::core::plan::Action;
 use crate::core::sources::Confirmation;
@@ -171,9 +170,10 @@ impl RemovalGuard {
         beyond.zip(api).is_some_and(|(beyond, api)| api.lists(&Scope::DaemonSets) > beyond)
     }
 
-    /// How many absences may act in this pass.
-    pub(in super::super) fn max_removals(&self, api: Option<&Snapshot>, configured: MaxRemovals) -> MaxRemovals {
-        self.etcd_rollback.max_removals(api, configured)
+    /// Whether a complete list of `api` has been compared with what runs, by `plan`, and nothing waits for another one.
+    pub(in super::super) fn has_compared(&self, api: Option<&Snapshot>, plan: &Plan) -> bool {
+        let is_known = api.is_some_and(|api| api.etcd_rollback_detection.is_known);
+        is_known && !plan.removals_held && !self.has_second_list(api)
     }
 
     /// The questions that are due after a pass was planned.
@@ -187,7 +187,7 @@ impl RemovalGuard {
         let QuestionInputs { records, definitions, cluster, removals_delay } = *known;
         let now = observation.now;
         let api = observation.snapshot();
-        self.etcd_rollback.planned(plan, api, self.has_second_list(api));
+        self.etcd_rollback.planned(self.has_compared(api, plan));
         let known: BTreeSet<&ObjectKey> = plan.daemons.iter().map(|d| &d.key).collect();
         // An answer that counts no more is asked for again only if a removal waits for it: else the loop would not rest.
         let counts =
@@ -248,8 +248,8 @@ impl RemovalGuard {
             ),
             hint: Some(format!(
                 "if this node belongs to that cluster now, first apply the DaemonSets there: after the start every \
-                 daemon of the API that this cluster does not have ends at once. Then stop the agent, move {} away and \
-                 start it",
+                 daemon of the API that this cluster does not have ends after `removals-delay`. Then stop the agent, \
+                 move {} away and start it",
                 inputs.display()
             )),
         });

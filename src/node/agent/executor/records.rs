@@ -88,17 +88,18 @@ impl Executor {
         }
     }
 
-    /// Raises the floor before anything with a number beyond it is used.
+    /// Raises the floor before anything with a number beyond it is used, and before the cluster's silence counts.
     pub(super) fn raise_floor(&mut self, decision: &Decision, outcome: &mut EffectOutcome) {
         let numbers = decision.plan.daemons.iter().map(|daemon| daemon.record.next_incarnation);
-        if let Err(failure) = self.save_floor(decision.state.floor, numbers.max().unwrap_or(0)) {
+        if let Err(failure) = self.save_floor(decision, decision.state.floor, numbers.max().unwrap_or(0)) {
             outcome.problems.push(problem("checkpoint", failure));
         }
     }
 
-    pub(super) fn save_floor(&mut self, next: u64, top: u64) -> Result<(), EffectFailure> {
+    fn save_floor(&mut self, decision: &Decision, next: u64, top: u64) -> Result<(), EffectFailure> {
         let Some(state) = &self.state else { return Ok(()) };
-        self.floor.raise(&state.inputs, next, top).map_err(|e| failure::of(&e, e.hint()))
+        let cluster = decision.state.inputs.cluster_uid.as_ref();
+        self.floor.raise(&state.inputs, next, top, cluster).map_err(|e| failure::of(&e, e.hint()))
     }
 
     /// Forgets daemons that are gone: writes the floor first, then removes the records that it covers. [`record::forget`]
@@ -116,7 +117,7 @@ impl Executor {
         if forgotten.keys.is_empty() {
             return Ok(());
         }
-        self.save_floor(forgotten.floor, 0)?;
+        self.save_floor(decision, forgotten.floor, 0)?;
         let Some(state) = &self.state else { return Ok(()) };
         for key in &forgotten.keys {
             state.records.remove(&record_name(key)).map_err(|e| failure::of(&e, e.hint()))?;

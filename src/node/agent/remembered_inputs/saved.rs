@@ -86,6 +86,8 @@ pub(in crate::node::agent) struct SavedInputs {
     pub(super) coordinated: bool,
     /// Whether that is not known.
     pub(super) coordination_unknown: bool,
+    /// Whether earlier ones were lost, and no list of the API has been compared with what runs since.
+    pub(super) history_unknown: bool,
     /// Data of good revisions, by daemon.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) rollback_data: Vec<(ObjectKey, Values)>,

@@ -226,7 +226,7 @@ fn what_came_to_be_while_the_state_folder_could_not_be_used_is_absent_no_more() 
 fn a_file_that_does_not_say_whether_all_is_known_is_damaged() {
     let whole = json!(remembered_inputs().to_save(&[]));
     assert!(serde_json::from_value::<SavedInputs>(whole.clone()).is_ok());
-    for field in ["sealed", "incomplete", "coordinated", "coordinationUnknown"] {
+    for field in ["sealed", "incomplete", "coordinated", "coordinationUnknown", "historyUnknown"] {
         let mut lacking = whole.clone();
         assert!(lacking.as_object_mut().unwrap().remove(field).is_some(), "{field} is written");
         assert!(serde_json::from_value::<SavedInputs>(lacking).is_err(), "{field}");

@@ -2,6 +2,7 @@
 
 use std::time::SystemTime;
 
+use crate::core::sources::Confirmation;
 use crate::node::agent::remembered_inputs::RememberedInputs;
 use crate::node::api::Definition;
 use crate::node::folders;
@@ -103,4 +104,52 @@ fn a_file_that_overrides_gives_way_once_to_a_newer_version_of_the_api_and_comes_
     assert_eq!(passes(&mut state, None), all(&file), "the owner wants this one now");
     assert_eq!(passes(&mut state, Some(("i:2", 2))), all(&file), "of the same version as before");
     assert_eq!(passes(&mut state, Some(("i:3", 3))), all(&api));
+}
+
+#[test]
+fn where_what_the_api_had_is_lost_what_it_lacks_ends_once_a_second_list_agrees() {
+    let config = config();
+    // Whether the daemon ends in passes over these lists, and what is then unknown, if it was before.
+    let passes = |was_unknown: bool, lists: &[u64]| -> Vec<(bool, bool)> {
+        let mut state = state(&config);
+        state.inputs.history_unknown = was_unknown;
+        state.records.get_mut(&key()).unwrap().instances[0].daemon_set = Some(labelled("i:1"));
+        let about = state.definitions.version(&key());
+        let seen = |(pass, lists): (usize, &u64)| {
+            let mut snapshot = Snapshot::default();
+            snapshot.scopes.entry(Scope::DaemonSets).or_default().lists = *lists;
+            snapshot.etcd_rollback_detection.is_known = *lists > 0;
+            let confirmation = Confirmation::Gone;
+            let gone = Reply::RemovalConfirmed { key: key(), about, cluster: None, confirmation };
+            let mut observation = observation(Some(snapshot));
+            observation.now += Span::from_secs(40 * i64::try_from(pass).unwrap());
+            observation.manifests = manifests_of(&state);
+            observation.replies = vec![gone, Reply::Relisting { lists: 1 }];
+            let decision = decided(&observation, &state, &config);
+            let ends = decision.daemon(&key()).unwrap().actions.iter().any(|a| matches!(a, Action::End { .. }));
+            state = AgentState::commit(decision.state, &decision.plan, &EffectOutcome::default(), observation.now);
+            (ends, state.inputs.history_unknown)
+        };
+        lists.iter().enumerate().map(seen).collect()
+    };
+    assert_eq!(passes(false, &[0, 1, 1]), [(false, false), (false, false), (true, false)], "a GET has to confirm it");
+    let held = (false, true);
+    assert_eq!(passes(true, &[0, 1, 1, 1, 2, 2]), [held, held, held, held, (true, true), held]);
+}
+
+#[test]
+fn what_the_api_had_is_known_again_once_a_list_lacks_nothing() {
+    let config = config();
+    let mut state = state(&config);
+    state.inputs.history_unknown = true;
+    let known = |lists: u64| {
+        let mut snapshot = Snapshot::default();
+        let labels = json!({"daemonlet.dev/mode": "static"});
+        snapshot.daemon_sets.insert(key(), Definition::of(&object("d", labels), 1));
+        snapshot.scopes.entry(Scope::DaemonSets).or_default().lists = lists;
+        snapshot.etcd_rollback_detection.is_known = lists > 0;
+        !decided(&observation(Some(snapshot)), &state, &config).state.inputs.history_unknown
+    };
+    assert_eq!([0, 1].map(known), [false, true]);
+    assert!(decided(&observation(None), &state, &config).state.inputs.history_unknown);
 }

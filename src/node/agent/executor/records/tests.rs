@@ -82,7 +82,7 @@ fn a_bound_above_every_number_is_on_disk_before_it_is_used() {
         executor.raise_floor(&decision, &mut outcome);
         let floor = executor.state.as_ref().unwrap().inputs.load::<Floor>(FLOOR);
         let bound = if top == 1_004 { 2_004 } else { 1_003 };
-        assert_eq!(floor, Loaded::Present(Floor { next_incarnation: 2, bound }), "{top}");
+        assert_eq!(floor, Loaded::Present(Floor { next_incarnation: 2, bound, cluster_uid: None }), "{top}");
     }
     assert!(outcome.problems.is_empty(), "{:?}", outcome.problems);
 }

@@ -41,9 +41,28 @@ fn a_damaged_record_of_this_boot_may_have_recorded_a_hand_over() {
         state.inputs.daemon_sets.insert(tests::key(), known(mode));
         let path = Path::new("/s/daemons").join(file);
         let damaged = [Damaged { path, why: "is cut off".to_owned(), kept: None, cause: DamageCause::Broken }];
-        let lost = add_lost_records(&mut state, Floor::default());
+        let lost = add_lost_records(&mut state, 0);
         note_lost_hand_overs(&mut state, &lost, &damaged, "b");
         let noted = state.records[&tests::key()].hand_over.as_ref().is_some_and(HandOver::is_unknown);
         assert_eq!((noted, state.unsaved.contains(&tests::key())), (expected, expected), "{mode} {file} {boot}");
     }
+}
+
+#[test]
+fn where_inputs_are_damaged_the_cluster_is_still_known_and_where_they_are_removed_any_may_answer() {
+    let node = TestNode::new();
+    node.define("x", "i");
+    let mut agent = node.agent();
+    agent.state.inputs.cluster_uid = Some("one".to_owned());
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(agent.pass());
+    drop(agent);
+    let inputs = node.path("state/inputs.json");
+    fs::write(&inputs, "{").unwrap();
+    let known = |agent: &Agent| (agent.state.inputs.cluster_uid.clone(), agent.state.inputs.history_unknown);
+    assert_eq!(known(&node.agent()), (Some("one".to_owned()), true));
+    fs::remove_file(&inputs).unwrap();
+    assert_eq!(known(&node.agent()), (None, true));
+    fs::write(&inputs, "{").unwrap();
+    assert_eq!(known(&node.agent()), (None, true), "nor is it known afterwards");
 }
