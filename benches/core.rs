@@ -239,6 +239,10 @@ impl daemonlet::core::plan::Facts for Quiet {
     fn stock_awaited_until(&self) -> Option<Timestamp> {
         None
     }
+
+    fn unanswered(&self, _: &RenderResult) -> Vec<daemonlet::core::render::Missing> {
+        Vec::new()
+    }
     fn accepted(&self, _: &Instance) -> Accepted {
         Accepted::Yes
     }

@@ -24,6 +24,7 @@ use crate::core::record::Failure;
 use crate::core::record::Fingerprint;
 use crate::core::record::HandOver;
 use crate::core::record::Instance;
+use crate::core::render::Missing;
 use crate::core::rendering::RenderResult;
 use crate::core::time::Timestamp;
 use crate::core::update_trigger::UpdateTrigger;
@@ -311,6 +312,8 @@ pub trait Facts {
     /// Until when the API server is waited for before a first instance starts beside a kubelet that may run the DaemonSet
     /// controller's pod; `None`: it is not, or not any more.
     fn stock_awaited_until(&self) -> Option<Timestamp>;
+    /// The optional objects that `rendering` is without only because the API server, which is being asked, has not answered yet.
+    fn unanswered(&self, rendering: &RenderResult) -> Vec<Missing>;
     /// Whether the kubelet has accepted the instance.
     fn accepted(&self, instance: &Instance) -> Accepted;
     /// Why the instance is not available, if that is known.

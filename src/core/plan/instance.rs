@@ -35,6 +35,9 @@ const STARTUP: Span = Span::from_secs(60);
 /// How long a new instance waits for an object that no source has shown yet, before a container waits for it by itself.
 const UNCONFIRMED: Span = Span::from_secs(2);
 
+/// How long a first instance waits for the API server's answer about optional objects, before it starts without them.
+const UNANSWERED: Span = Span::from_secs(5);
+
 /// Why a new instance starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum StartFor {
@@ -116,7 +119,9 @@ impl Planner<'_> {
             Ok(rendered) => {
                 self.note(rendered);
                 let can_start = match start_for {
-                    StartFor::Nothing => rendered.pod.can_start() && self.is_confirmed(&rendered.pod.held),
+                    StartFor::Nothing if !rendered.pod.can_start() => false,
+                    StartFor::Nothing if self.awaits_answer(&rendering) => return None,
+                    StartFor::Nothing => self.is_confirmed(&rendered.pod.held),
                     StartFor::Restart | StartFor::Replacement | StartFor::Boot => rendered.pod.waiting_for.is_empty(),
                 };
                 if can_start {
@@ -130,10 +135,22 @@ impl Planner<'_> {
 
     /// Whether missing objects are known not to exist, or have been waited for long enough.
     fn is_confirmed(&mut self, held: &[HeldPart]) -> bool {
-        if !held.iter().any(|held| held.unconfirmed) {
-            return true;
+        !held.iter().any(|held| held.unconfirmed) || self.is_unconfirmed_for(UNCONFIRMED)
+    }
+
+    /// Whether a first instance still waits for the API server's answer about optional objects. What ran returns at once.
+    fn awaits_answer(&mut self, rendering: &RenderResult) -> bool {
+        let unanswered = if self.had_ended { Vec::new() } else { self.facts.unanswered(rendering) };
+        if unanswered.is_empty() || self.is_unconfirmed_for(UNANSWERED) {
+            return false;
         }
-        let at = *self.plan.record.unconfirmed_since.get_or_insert(self.context.now) + UNCONFIRMED;
+        self.wait_for(&unanswered);
+        true
+    }
+
+    /// Whether it has waited for `span` for objects that no source has shown.
+    fn is_unconfirmed_for(&mut self, span: Span) -> bool {
+        let at = *self.plan.record.unconfirmed_since.get_or_insert(self.context.now) + span;
         if self.context.now < at {
             self.wake(at);
         }

@@ -276,6 +276,10 @@ impl Facts for ObservedState<'_> {
         self.api_awaited_until()
     }
 
+    fn unanswered(&self, rendering: &RenderResult) -> Vec<Missing> {
+        self.unanswered_objects(rendering)
+    }
+
     fn accepted(&self, instance: &Instance) -> Accepted {
         self.state.concerns.acceptance.of(instance)
     }

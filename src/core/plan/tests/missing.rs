@@ -124,3 +124,20 @@ fn two_tokens_of_one_account_are_told_apart() {
     assert_eq!(token(""), "a token of ServiceAccount a/sa");
     assert_eq!(token("vault"), "a token of ServiceAccount a/sa for vault");
 }
+
+#[test]
+fn only_a_first_instance_waits_for_an_answer_about_optional_objects_and_only_for_some_time() {
+    let mut bench = Bench::new();
+    bench.world.unanswered = held(true).missing;
+    let plan = bench.plan(&wanted(&daemon_set("a")));
+    let until = bench.now + ms(5_000);
+    assert_eq!((plan.actions.len(), plan.summary.state, plan.wake_at), (0, State::Waiting, Some(until)));
+    bench.record = plan.record;
+    bench.now = until;
+    assert_eq!(bench.pass(&wanted(&daemon_set("a"))), ["start uid-a-0"]);
+    bench.world.manifests.clear();
+    assert_eq!(bench.pass(&wanted(&daemon_set("a"))), ["end uid-a-0"]);
+    bench.world.running.clear();
+    bench.now += GONE_AFTER;
+    assert_eq!(bench.pass(&wanted(&daemon_set("a"))), ["finish uid-a-0", "start uid-a-1"], "what ran returns at once");
+}

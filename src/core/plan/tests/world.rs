@@ -43,6 +43,7 @@ pub(super) struct DaemonWorld {
     pub(super) lacks_labels_until: Option<Timestamp>,
     pub(super) node_since: Option<Timestamp>,
     pub(super) stock_awaited_until: Option<Timestamp>,
+    pub(super) unanswered: Vec<Missing>,
     pub(super) rollback_version: String,
     pub(super) rejected: BTreeMap<String, String>,
     /// Instances whose manifests the kubelet does not accept, and those that nothing reports on.
@@ -214,6 +215,10 @@ impl Facts for DaemonWorld {
 
     fn stock_awaited_until(&self) -> Option<Timestamp> {
         self.stock_awaited_until
+    }
+
+    fn unanswered(&self, _: &RenderResult) -> Vec<Missing> {
+        self.unanswered.clone()
     }
 
     fn accepted(&self, instance: &Instance) -> Accepted {

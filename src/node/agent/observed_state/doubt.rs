@@ -47,6 +47,26 @@ impl ObservedState<'_> {
         (is_configured && !self.observation.is_before_kubelet && left > Span::ZERO).then(|| self.observation.now + left)
     }
 
+    /// The optional objects of a rendering that count as absent only because the API server has not answered yet. Before there
+    /// is a kubelet nothing waits for that, nor where there is no connection and has been none for some time.
+    pub(super) fn unanswered_objects(&self, rendering: &RenderResult) -> Vec<Missing> {
+        let is_asked =
+            !self.observation.is_before_kubelet && self.state.goal != Goal::Once && self.observation.is_linked();
+        let (Some(api), Ok(rendered)) = (self.observation.snapshot(), &rendering.result) else { return Vec::new() };
+        if !is_asked && self.api_awaited_until().is_none() {
+            return Vec::new();
+        }
+        let refused = api.refused();
+        let is_unanswered = |object: &&ObjectRef| {
+            matches!(object.kind, Kind::ConfigMap | Kind::Secret)
+                && matches!(self.objects.lookup(object), Lookup::Unknown)
+                && self.objects.is_unlisted(object)
+                && !refused.contains_key(object)
+        };
+        let missing = rendered.pod.references.iter().filter(is_unanswered).map(Self::missing_object);
+        missing.filter(|missing| !rendered.pod.waiting_for.contains(missing)).collect()
+    }
+
     /// Until when the Node may lack labels that it gets from others.
     pub(super) fn labels_awaited_until(&self) -> Option<Timestamp> {
         let (now, since) = (self.observation.now, self.state.inputs.node_since);

@@ -22,6 +22,8 @@ struct Node {
     state: AgentState,
     folder: tempfile::TempDir,
     passes: i64,
+    is_before_kubelet: bool,
+    link: Link,
     reported: String,
 }
 
@@ -61,7 +63,16 @@ impl Node {
         (spec["hostNetwork"], spec["automountServiceAccountToken"]) = (json!(true), json!(false));
         name(&mut daemon);
         std::fs::write(folder.path().join("net.json"), daemon.to_string()).unwrap();
-        Self { object, config, state, folder, passes: 0, reported: String::new() }
+        Self {
+            object,
+            config,
+            state,
+            folder,
+            passes: 0,
+            is_before_kubelet: false,
+            link: Link::Up,
+            reported: String::new(),
+        }
     }
 
     /// Leaves the namespace among those of the policy, and trusts it no more.
@@ -108,6 +119,8 @@ impl Node {
         }
         let mut observation = observation(Some(api));
         observation.manifests = manifests_of(&self.state);
+        (observation.is_before_kubelet, observation.steady) = (self.is_before_kubelet, Span::from_secs(60));
+        observation.api.as_mut().unwrap().link = self.link.clone();
         observation.now = Timestamp::from_millis(2_000_000 + self.passes * 1_000);
         let wall = std::time::SystemTime::now() + Duration::from_secs(3600);
         let look = ScanTime { steady: Duration::from_secs(9), wall, first: None };
@@ -122,7 +135,8 @@ impl Node {
         let outcome = EffectOutcome { records: [(key(), RecordFate::OnDisk)].into(), ..EffectOutcome::default() };
         self.state = AgentState::commit(decision.state, &decision.plan, &outcome, observation.now);
         let objects = Objects::today(&observation, &self.state.inputs, &self.state.policy);
-        objects.entry(&self.object).unwrap().value["data"]["k"].as_str().unwrap().to_owned()
+        let entry = objects.entry(&self.object);
+        entry.map_or_else(String::new, |entry| entry.value["data"]["k"].as_str().unwrap().to_owned())
     }
 
     /// The one instance that runs.
@@ -261,4 +275,36 @@ fn what_was_remembered_of_a_namespace_counts_no_more_once_that_is_not_trusted() 
     std::fs::remove_file(node.folder.path().join("c.json")).unwrap();
     assert_eq!(node.passes(Says::Has("theirs")), ["theirs"; 3], "the folder has none");
     assert_eq!(node.instance().uid, uid);
+}
+
+#[test]
+fn a_first_instance_waits_some_seconds_for_the_api_servers_answer_about_optional_objects() {
+    let optional = || {
+        Node::naming(config_map(), |daemon| {
+            let source = json!({"name": "c", "optional": true});
+            daemon["spec"]["template"]["spec"]["volumes"] = json!([{"name": "v", "configMap": source}]);
+        })
+    };
+    // In how many passes, one in a second, it has started.
+    let starts = |node: &mut Node, says: Says| {
+        (1..=9).find(|_| {
+            node.pass(says);
+            node.state.records[&key()].live().next().is_some()
+        })
+    };
+    let mut node = optional();
+    node.passes(Says::Nothing);
+    assert!(node.state.records[&key()].instances.is_empty(), "{}", node.reported);
+    assert!(node.reported.contains("waits for ConfigMap kube-system/c"), "{}", node.reported);
+    let uid = [Says::Has("api"), Says::Has("api")].map(|says| {
+        assert_eq!(node.pass(says), "api");
+        node.instance().uid.clone()
+    });
+    assert_eq!(uid[0], uid[1]);
+    assert_eq!(starts(&mut optional(), Says::Gone), Some(1));
+    assert_eq!(starts(&mut optional(), Says::Nothing), Some(6), "it does not answer");
+    let before_kubelet = &mut Node { is_before_kubelet: true, ..optional() };
+    assert_eq!(starts(before_kubelet, Says::Nothing), Some(1), "a boot waits for nothing");
+    let away = &mut Node { link: Link::Connecting, ..optional() };
+    assert_eq!(starts(away, Says::Nothing), Some(1), "it has been away for a minute");
 }
