@@ -39,7 +39,11 @@ pub fn adopt(
     now: Timestamp,
     is_there: impl Fn(&str) -> bool,
 ) -> bool {
-    if record.instance(found.uid).is_some() {
+    if let Some(known) = record.instances.iter_mut().find(|i| i.uid == found.uid) {
+        // Its manifest could not be read before.
+        if known.is_adopted && known.revision.is_empty() {
+            known.revision = found.revision.to_owned();
+        }
         return false;
     }
     if found.incarnation >= record.next_incarnation {
@@ -201,6 +205,17 @@ mod tests {
         assert_eq!(record.next_incarnation, 4);
         assert!(!adopt(&mut record, &found, at(8), |_| true), "the second look finds it known");
         assert_eq!(record.instances.len(), 1);
+    }
+
+    #[test]
+    fn of_what_was_found_before_its_manifest_could_be_read_the_revision_is_known_with_it() {
+        let mut record = DaemonRecord::new(ObjectKey::new("a", "b"), 0);
+        let found = AdoptableManifest { uid: "u", pod_name: "b-xxxxx", incarnation: 3, revision: "" };
+        let mut adopt_with = |revision| {
+            adopt(&mut record, &AdoptableManifest { revision, ..found.clone() }, at(7), |_| true);
+            record.instances[0].revision.clone()
+        };
+        assert_eq!(["", "r", "s"].map(&mut adopt_with), ["", "r", "r"]);
     }
 
     #[test]

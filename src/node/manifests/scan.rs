@@ -208,7 +208,7 @@ impl ScanCache {
             return Ok(Some(known.verdict.clone()));
         }
         let is_ours = self.names.contains(name) || known.is_some_and(|known| known.verdict.is_ok());
-        if is_ours && stat.kind == FileKind::Link {
+        if stat.kind == FileKind::Link && (is_ours || leads_to_ours(dir, name)) {
             refuse_link(dir, name)?;
         }
         let written = self.written.get(name);
@@ -235,6 +235,12 @@ impl ScanCache {
         self.files.insert(name.to_owned(), KnownFile { stamp, is_old, verdict: verdict.clone(), changed });
         Ok(Some(verdict))
     }
+}
+
+/// Whether the link `name` leads to a manifest that has its name from us: to what was moved away from here.
+fn leads_to_ours(dir: &Dir, name: &OsStr) -> bool {
+    let Ok(bytes) = dir.disk().load(&dir.path().join(name), MAX_BYTES + 1) else { return false };
+    judge_bytes(name, &bytes, None).is_ok_and(|manifest| !manifest.is_copy())
 }
 
 /// The kubelet follows a link in the place of a manifest of ours: unless it leads to no file, the pod may run on.
@@ -265,30 +271,35 @@ fn judge(dir: &Dir, name: &OsStr, stat: &Stat, written: Option<&Arc<Manifest>>) 
     if stat.kind != FileKind::File {
         return Ok(Err("it is not a regular file".to_owned()));
     }
-    let Some(file) = name.to_str() else { return Ok(Err("its name is not UTF-8".to_owned())) };
     let Some(bytes) = dir.read_file(name, MAX_BYTES + 1)? else {
         return Ok(Err("it was removed in the meantime".to_owned()));
     };
+    Ok(judge_bytes(name, &bytes, written))
+}
+
+/// The same of a file with these bytes.
+fn judge_bytes(name: &OsStr, bytes: &[u8], written: Option<&Arc<Manifest>>) -> ScannedManifest {
+    let Some(file) = name.to_str() else { return Err("its name is not UTF-8".to_owned()) };
     if bytes.len() as u64 > MAX_BYTES {
-        return Ok(Err("it is longer than any manifest".to_owned()));
+        return Err("it is longer than any manifest".to_owned());
     }
-    if let Some(written) = written.filter(|written| written.sha256 == sha256(&bytes)) {
-        return Ok(Ok(Arc::clone(written)));
+    if let Some(written) = written.filter(|written| written.sha256 == sha256(bytes)) {
+        return Ok(Arc::clone(written));
     }
     // Without the annotation it is not ours, and need not be parsed.
-    if !contains(&bytes, OWNER_ANNOTATION.as_bytes()) {
-        return Ok(Err(format!("it has no annotation {OWNER_ANNOTATION}")));
+    if !contains(bytes, OWNER_ANNOTATION.as_bytes()) {
+        return Err(format!("it has no annotation {OWNER_ANNOTATION}"));
     }
-    let Ok(text) = std::str::from_utf8(&bytes) else { return Ok(Err("it is not UTF-8".to_owned())) };
-    Ok(match yaml::read_documents(text).into_iter().next().map(|document| document.value) {
+    let Ok(text) = std::str::from_utf8(bytes) else { return Err("it is not UTF-8".to_owned()) };
+    match yaml::read_documents(text).into_iter().next().map(|document| document.value) {
         // The beginning of one reads well too, up to a UID that is cut off.
         Some(Ok(pod)) if pod["spec"]["containers"].as_array().is_none_or(Vec::is_empty) => {
             Err("it has no containers".to_owned())
         }
-        Some(Ok(pod)) => manifest(file, &pod, &bytes),
+        Some(Ok(pod)) => manifest(file, &pod, bytes),
         Some(Err(e)) => Err(format!("it does not parse: line {}, column {}: {}", e.line, e.column, e.message)),
         None => Err("it is empty".to_owned()),
-    })
+    }
 }
 
 fn manifest(file: &str, pod: &Value, bytes: &[u8]) -> ScannedManifest {

@@ -157,26 +157,27 @@ fn a_foreign_file_is_never_touched_or_counted() {
         assert_eq!(fs::read_to_string(&foreign).unwrap(), text);
     }
     fs::remove_file(&foreign).unwrap();
-    // A link to a file that says it is ours is not ours.
-    let elsewhere = dir.path().parent().unwrap().join("elsewhere");
+    // A link to a file that says it is ours, under another name than ours, is not ours.
+    let (elsewhere, other) = (dir.path().parent().unwrap().join("elsewhere"), "other.yaml");
     fs::write(&elsewhere, bytes(&pod("a"))).unwrap();
-    symlink(&elsewhere, &foreign).unwrap();
-    assert!(dir.scan().unwrap().ours.is_empty());
-    assert!(matches!(dir.remove(NAME).unwrap_err(), ManifestError::Foreign { .. }));
+    symlink(&elsewhere, dir.path().join(other)).unwrap();
+    let scan = dir.scan().unwrap();
+    assert!(scan.ours.is_empty() && scan.unreadable.is_empty(), "{scan:?}");
+    assert!(matches!(dir.remove(other).unwrap_err(), ManifestError::Foreign { .. }));
     assert!(elsewhere.exists());
 }
 
 #[test]
 fn a_link_in_the_place_of_a_manifest_is_not_its_removal_as_the_kubelet_follows_it() {
-    for is_known in [true, false] {
+    for known_by in ["scan", "record", "content"] {
         let (_root, mut dir) = fresh();
-        put(&mut dir, &pod("a"));
-        if is_known {
-            // Another process, to which the record tells the name.
+        put(&mut dir, &pod("net-abcde"));
+        dir.scan().unwrap();
+        if known_by != "scan" {
             dir = ManifestDir::open(&Real::shared(), dir.path()).unwrap();
+        }
+        if known_by == "record" {
             dir.remember([NAME.to_owned()].into_iter());
-        } else {
-            dir.scan().unwrap();
         }
         let (path, moved) = (dir.path().join(NAME), dir.path().parent().unwrap().join("moved"));
         fs::rename(&path, &moved).unwrap();
@@ -185,7 +186,7 @@ fn a_link_in_the_place_of_a_manifest_is_not_its_removal_as_the_kubelet_follows_i
         assert!(scan.ours.is_empty());
         assert!(scan.unreadable[NAME].source.to_string().contains("the kubelet follows"), "{scan:?}");
         assert!(dir.remove(NAME).is_err());
-        assert!(dir.write(NAME, &bytes(&pod("a")), &pod("a")).is_err());
+        assert!(dir.write(NAME, &bytes(&pod("net-abcde")), &pod("net-abcde")).is_err());
         assert!(path.is_symlink(), "it is not ours");
         // The kubelet ends the pod of a link that leads nowhere.
         fs::remove_file(&moved).unwrap();

@@ -8,6 +8,7 @@ use std::collections::HashSet;
 use crate::core::adopt;
 use crate::core::adopt::AdoptableManifest;
 use crate::core::knowledge::Knowledge;
+use crate::core::manifest::file_names;
 use crate::core::model::Mode;
 use crate::core::model::ObjectKey;
 use crate::core::policy::Covered;
@@ -17,6 +18,7 @@ use crate::core::time::Span;
 use crate::node::agent::floor::Floor;
 use crate::node::agent::log::Log;
 use crate::node::agent::observation::Observation;
+use crate::node::agent::runtime_pods::DescribedInstance;
 use crate::node::agent::runtime_pods::RuntimePod;
 
 use super::AgentState;
@@ -91,9 +93,6 @@ impl AgentState {
             Knowledge::Absent(_) => false,
         };
         let (Some(pods), Some(scan)) = (observation.runtime.current(), observation.manifests.current()) else { return };
-        if !scan.unreadable.is_empty() {
-            return;
-        }
         let known: HashSet<&str> = {
             let recorded = self.records.values().flat_map(|record| &record.instances).map(|i| i.uid.as_str());
             recorded.chain(scan.ours.values().map(|manifest| manifest.uid.as_str())).collect()
@@ -101,17 +100,23 @@ impl AgentState {
         let alive = pods.iter().filter(|pod| pod.alive && !known.contains(pod.uid.as_str()));
         let unknown: Vec<_> = alive.filter_map(|pod| Some((pod, pod.instance.as_ref()?))).collect();
         let suffix = format!("-{}", node.to_lowercase());
+        let name = |found: &'_ DescribedInstance| found.pod.strip_suffix(&suffix).unwrap_or(&found.pod).to_owned();
+        let names = unknown.iter().flat_map(|(_, found)| file_names(&found.owner.namespace, &name(found)));
+        let names: HashSet<String> = names.collect();
+        // What cannot be read may be the manifest of any of them.
+        if scan.unreadable.keys().any(|file| !names.contains(file)) {
+            return;
+        }
         for (pod, found) in unknown.into_iter().filter(|(_, found)| found.incarnation < MOST) {
-            let floor = self.floor;
+            let (floor, pod_name) = (self.floor, name(found));
             let new = || DaemonRecord::new(found.owner.clone(), floor);
             let record = self.records.entry(found.owner.clone()).or_insert_with(new);
-            let ending = AdoptableManifest {
-                uid: &pod.uid,
-                pod_name: found.pod.strip_suffix(&suffix).unwrap_or(&found.pod),
-                incarnation: found.incarnation,
-                revision: "",
-            };
-            if adopt::adopt_ending(record, &ending, observation.now, &observation.boot.id) {
+            let ending =
+                AdoptableManifest { uid: &pod.uid, pod_name: &pod_name, incarnation: found.incarnation, revision: "" };
+            if scan.is_unreadable(&found.owner.namespace, &pod_name) {
+                // It goes on, as the kubelet may read its manifest.
+                adopt::adopt(record, &ending, observation.now, |_| true);
+            } else if adopt::adopt_ending(record, &ending, observation.now, &observation.boot.id) {
                 let line =
                     format!("{} runs and has no manifest, and no record knows it: waiting for its end", found.pod);
                 log.warn(line).daemonset(&found.owner).pod(ending.pod_name);

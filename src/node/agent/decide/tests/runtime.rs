@@ -34,7 +34,7 @@ fn what_runs_without_a_record_ends_before_another_one_starts() {
     let config = config();
     let mut state = state(&config);
     (state.records, state.may_run_unrecorded) = (Default::default(), true);
-    let found = |source: &str| {
+    let found_with = |source: &str, unreadable: &[&str]| {
         let annotations = [
             ("kubernetes.io/config.source", source),
             (crate::core::model::OWNER_ANNOTATION, "kube-system/net"),
@@ -51,9 +51,13 @@ fn what_runs_without_a_record_ends_before_another_one_starts() {
             annotations: annotations.map(|(name, value)| (name.to_owned(), value.to_owned())).into(),
         };
         let pods = crate::node::agent::runtime_pods::runtime_pods(&[sandbox], &[]);
-        let seen = Observation { runtime: Knowledge::Current(Arc::new(pods)), ..observation(None) };
+        let link = || crate::node::fsx::FsError::reading("/m", std::io::Error::other("it is a link"));
+        let unreadable = unreadable.iter().map(|name| ((*name).to_owned(), link())).collect();
+        let manifests = Knowledge::Current(Arc::new(Scan { unreadable, ..Scan::default() }));
+        let seen = Observation { runtime: Knowledge::Current(Arc::new(pods)), manifests, ..observation(None) };
         decided(&seen, &state, &config).state
     };
+    let found = |source: &str| found_with(source, &[]);
     assert!(found("api").records.is_empty(), "the annotations of other pods are anybody's");
     let silent = |seconds| {
         let runtime = Knowledge::Unreadable("it has not answered yet".to_owned());
@@ -66,6 +70,10 @@ fn what_runs_without_a_record_ends_before_another_one_starts() {
     let record = &adopted.records[&key()];
     let ending: Vec<_> = record.ending().map(|i| (i.uid.as_str(), i.pod_name.as_str())).collect();
     assert_eq!((ending.as_slice(), record.next_incarnation), ([("lost", "net-xxxxx")].as_slice(), 7));
+    let linked = found_with("file", &["kube-system_net-xxxxx.yaml"]);
+    let live: Vec<_> = linked.records[&key()].live().map(|i| (i.uid.as_str(), i.is_adopted)).collect();
+    assert_eq!(live, [("lost", true)], "the kubelet may read its manifest");
+    assert!(found_with("file", &["any.yaml"]).records.is_empty(), "whose manifest that is, nothing says");
 }
 
 #[test]
