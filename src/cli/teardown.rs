@@ -60,7 +60,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<Exit, CommandFailure> {
 }
 
 fn refusal(error: AgentError) -> CommandFailure {
-    let is_running = matches!(error, AgentError::Locked { .. });
+    let is_running = matches!(error, AgentError::Locked { .. } | AgentError::ManifestFolder(_));
     let failure = CommandFailure::from(error);
     match is_running {
         true => {

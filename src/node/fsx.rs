@@ -285,6 +285,11 @@ impl Stamp {
         self.file_id() == other.file_id()
     }
 
+    /// The file's inode number.
+    pub fn inode(&self) -> u64 {
+        self.ino
+    }
+
     /// Whether both are of the same file with the same content; its name, mode and owner may differ.
     pub fn is_same_content(&self, other: &Stamp) -> bool {
         self.is_same_file(other) && (self.size, self.mtime) == (other.size, other.mtime)

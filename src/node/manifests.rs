@@ -6,6 +6,7 @@
 mod attributes;
 mod error;
 mod folder;
+mod lock;
 mod proof;
 mod scan;
 mod watch;
@@ -34,6 +35,7 @@ use crate::node::fsx::Unsynced;
 pub use attributes::FileAttributes;
 pub use error::ManifestError;
 use folder::ManifestFolder;
+pub use lock::ManifestLock;
 use proof::reads_as;
 pub use scan::Manifest;
 pub use scan::Scan;
@@ -58,6 +60,7 @@ struct StagedManifest {
 pub struct ManifestDir {
     path: PathBuf,
     folder: ManifestFolder,
+    lock: Option<ManifestLock>,
     scan_cache: ScanCache,
     expected: Expected,
     watch: Option<ManifestsWatch>,
@@ -71,12 +74,17 @@ pub struct ManifestDir {
 
 impl ManifestDir {
     /// Opens the folder for writing: creates it (0700) if it is missing, refuses a symbolic link, a folder that others
-    /// may write to, or another user's, and empties the staging folder.
-    pub fn open(disk: &Shared, path: &Path) -> Result<Self, ManifestError> {
+    /// may write to, or another user's, locks it unless `lock`, which is taken over, does, and empties the staging folder.
+    pub fn open(disk: &Shared, path: &Path, lock: &mut Option<ManifestLock>) -> Result<Self, ManifestError> {
         // Without a trailing slash, which would follow a link.
         let path: PathBuf = path.components().collect();
-        let folder = ManifestFolder::open(disk, &path)?;
-        Ok(Self::with(path, folder))
+        let folder = ManifestFolder::open(disk, &path, lock)?;
+        Ok(Self { lock: lock.take(), ..Self::with(path, folder) })
+    }
+
+    /// Closes the folder; what is left is its lock.
+    pub fn into_lock(self) -> Option<ManifestLock> {
+        self.lock
     }
 
     /// Opens the folder read-only. `None` if it does not exist.
@@ -89,6 +97,7 @@ impl ManifestDir {
         Self {
             path,
             folder,
+            lock: None,
             scan_cache: ScanCache::default(),
             expected: Expected::default(),
             watch: None,
@@ -339,7 +348,7 @@ impl ManifestDir {
         let disk = self.folder.dir().disk();
         let reopened = match self.folder.stage() {
             None => ManifestFolder::open_read_only(disk, &self.path)?,
-            Some(_) => Some(ManifestFolder::open(disk, &self.path)?),
+            Some(_) => Some(ManifestFolder::open(disk, &self.path, &mut self.lock)?),
         };
         // Read-only: a removed folder is empty, and the old descriptor lists nothing.
         let Some(folder) = reopened else { return Ok(()) };

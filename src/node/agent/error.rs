@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use crate::config::ConfigError;
 use crate::node::checkpoint::CheckpointError;
+use crate::node::manifests::ManifestError;
 use crate::node::socket::SocketError;
 
 /// Why the agent cannot work at all.
@@ -27,6 +28,9 @@ pub enum AgentError {
         #[source]
         source: std::io::Error,
     },
+    /// Another agent, with another state folder, writes manifests where this one would end pods.
+    #[error("manifest-dir")]
+    ManifestFolder(#[from] ManifestError),
     /// The socket cannot be made.
     #[error("run-dir")]
     Socket(#[from] SocketError),
@@ -55,6 +59,7 @@ impl AgentError {
     pub fn hint(&self) -> Option<String> {
         match self {
             AgentError::State(error) => error.hint(),
+            AgentError::ManifestFolder(error) => error.hint(),
             AgentError::Runtime(error) => error.hint(),
             AgentError::Kubelet(error) => error.hint(),
             AgentError::Socket(error) => error.hint(),

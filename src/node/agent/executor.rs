@@ -20,6 +20,7 @@ use crate::node::checkpoint::UnsyncedRecord;
 use crate::node::fsx::Dir;
 use crate::node::fsx::Shared;
 use crate::node::manifests::ManifestDir;
+use crate::node::manifests::ManifestLock;
 use crate::node::notify::Watchdog;
 use crate::node::volumes::Cleared;
 use crate::node::volumes::Volumes;
@@ -42,6 +43,8 @@ pub(super) struct Executor {
     pub(super) files: Shared,
     /// `None` while the folder cannot be used.
     pub(super) manifests: Option<ManifestDir>,
+    /// The lock of the manifest folder, while that is closed.
+    pub(super) manifest_lock: Option<ManifestLock>,
     pub(super) volumes: Volumes,
     /// The state folder; `None` while it cannot be used: then nothing is removed or replaced.
     pub(super) state: Option<StateFolder>,
@@ -82,6 +85,7 @@ impl Executor {
         Self {
             files,
             manifests: None,
+            manifest_lock: None,
             volumes,
             state,
             lock: None,

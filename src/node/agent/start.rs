@@ -24,6 +24,8 @@ use crate::node::folders::FirstLook;
 use crate::node::fsx::Real;
 use crate::node::fsx::Shared;
 use crate::node::kubelet::Kubelet;
+use crate::node::manifests::ManifestDir;
+use crate::node::manifests::ManifestError;
 use crate::node::notify::Notifier;
 use crate::node::volumes::Volumes;
 use crate::node::volumes::VolumesRoot;
@@ -86,10 +88,16 @@ impl Agent {
     /// An agent for [`Agent::teardown`]: without its state folder it would end nothing.
     ///
     /// # Errors
-    /// As [`Agent::new`], and when the state folder cannot be used.
+    /// As [`Agent::new`], and when the state folder cannot be used, or an agent with another one writes manifests.
     pub fn to_tear_down(config: Config, notifier: Arc<Notifier>) -> Result<Self, AgentError> {
-        let agent = Self::new(config, notifier)?;
-        state_folder::check_state(&Real::shared(), &agent.config)?;
+        let mut agent = Self::new(config, notifier)?;
+        let files = Real::shared();
+        state_folder::check_state(&files, &agent.config)?;
+        let lock = &mut agent.executor.manifest_lock;
+        *lock = match ManifestDir::open(&files, &agent.config.manifest_dir, lock) {
+            Err(error @ ManifestError::Locked { .. }) => return Err(error.into()),
+            opened => opened.ok().and_then(ManifestDir::into_lock),
+        };
         Ok(agent)
     }
 

@@ -19,6 +19,14 @@ pub enum ManifestError {
         /// What to do.
         hint: String,
     },
+    /// Another agent writes there, with another state folder.
+    #[error("{}: another daemonlet{} writes manifests there", path.display(), process(*holder))]
+    Locked {
+        /// The folder.
+        path: PathBuf,
+        /// Its process, if that is known.
+        holder: Option<u32>,
+    },
     /// The folder could not be opened, created or listed.
     #[error("{}", path.display())]
     ManifestFolder {
@@ -100,11 +108,18 @@ pub enum ManifestError {
     },
 }
 
+fn process(holder: Option<u32>) -> String {
+    holder.map(|process| format!(" (process {process})")).unwrap_or_default()
+}
+
 impl ManifestError {
     /// What to do about it, if there is something to do.
     pub fn hint(&self) -> Option<String> {
         match self {
             ManifestError::Unsafe { hint, .. } => Some(hint.clone()),
+            ManifestError::Locked { .. } => {
+                Some("two agents end each other's pods: stop one, or give it another manifest-dir".to_owned())
+            }
             ManifestError::ManifestFolder { source, .. }
             | ManifestError::Write { source, .. }
             | ManifestError::Remove { source, .. } => source.hint(),

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use super::ManifestError;
+use super::lock::ManifestLock;
 use crate::node::fsx;
 use crate::node::fsx::Dir;
 use crate::node::fsx::FileKind;
@@ -11,7 +12,7 @@ use crate::node::fsx::Shared;
 
 /// Inside the manifest folder: a sibling folder would be another mount under systemd's `ReadWritePaths=`, and a rename
 /// across mounts fails.
-const STAGE: &str = ".daemonlet";
+pub(super) const STAGE: &str = ".daemonlet";
 
 /// An open manifest folder.
 #[derive(Debug)]
@@ -21,8 +22,8 @@ pub(super) struct ManifestFolder {
 }
 
 impl ManifestFolder {
-    /// Opens it for writing.
-    pub(super) fn open(disk: &Shared, path: &Path) -> Result<Self, ManifestError> {
+    /// Opens it for writing; `lock`: its lock, where this process has it.
+    pub(super) fn open(disk: &Shared, path: &Path, lock: &mut Option<ManifestLock>) -> Result<Self, ManifestError> {
         let fail = |source| ManifestError::ManifestFolder { path: path.to_owned(), source };
         refuse_link(disk, path)?;
         let (dir, made) = Dir::open_or_create(disk, path, 0o700).map_err(fail)?;
@@ -38,6 +39,7 @@ impl ManifestFolder {
             sync_parent(disk, path).map_err(fail)?;
         }
         let (stage, _) = dir.child_or_create(STAGE, 0o700).map_err(fail)?;
+        ManifestLock::take(&dir, &stage, lock)?;
         stage.set_mode(0o700).map_err(fail)?;
         for name in stage.names().map_err(fail)? {
             stage.remove_tree(&name).map_err(fail)?;

@@ -10,6 +10,7 @@ use serde_json::json;
 
 use super::ManifestDir;
 use super::ManifestError;
+use super::ManifestLock;
 use crate::core::model::ObjectKey;
 use crate::core::yaml;
 use crate::node::fsx::Real;
@@ -38,6 +39,13 @@ fn bytes(pod: &Value) -> Vec<u8> {
     format!("# Written by a test\n{}", yaml::write(pod)).into_bytes()
 }
 
+/// The folder as the next process opens it.
+fn next(dir: ManifestDir) -> ManifestDir {
+    let path = dir.path().to_owned();
+    drop(dir);
+    ManifestDir::open(&Real::shared(), &path, &mut None).unwrap()
+}
+
 fn put(dir: &mut ManifestDir, pod: &Value) {
     dir.write(NAME, &bytes(pod), pod).unwrap();
 }
@@ -56,7 +64,7 @@ fn mode(path: &Path) -> u32 {
 /// A manifest folder that does not exist yet, opened.
 fn fresh() -> (tempfile::TempDir, ManifestDir) {
     let root = tempfile::tempdir().unwrap();
-    let dir = ManifestDir::open(&Real::shared(), &root.path().join("manifests")).unwrap();
+    let dir = ManifestDir::open(&Real::shared(), &root.path().join("manifests"), &mut None).unwrap();
     (root, dir)
 }
 
@@ -68,7 +76,8 @@ fn a_written_manifest_is_found_again_with_all_it_says() {
     assert_eq!(mode(&dir.path().join(NAME)), 0o600);
     assert_eq!(names(dir.path()), [".daemonlet", NAME]);
     assert_eq!(names(&dir.path().join(".daemonlet")), [""; 0]);
-    let scan = ManifestDir::open(&Real::shared(), dir.path()).unwrap().scan().unwrap();
+    dir = next(dir);
+    let scan = dir.scan().unwrap();
     let found = &scan.ours[NAME];
     assert_eq!(found.owner, ObjectKey::new("kube-system", "net"));
     assert_eq!((found.namespace.as_str(), found.pod_name.as_str()), ("kube-system", "net-abcde"));
@@ -98,7 +107,8 @@ fn a_volume_that_starts_empty_and_is_only_read_has_its_data_from_the_agent() {
         pod["spec"]["volumes"] = json!([volume]);
         pod["spec"]["containers"][0]["volumeMounts"] = mounts.iter().copied().cloned().collect();
         put(&mut dir, &pod);
-        let scan = ManifestDir::open(&Real::shared(), dir.path()).unwrap().scan().unwrap();
+        dir = next(dir);
+        let scan = dir.scan().unwrap();
         assert_eq!(scan.ours[NAME].data_volumes == ["v"], needs_data, "{volume} {mounts:?}");
         assert!(!scan.ours[NAME].has_gate);
         dir.remove(NAME).unwrap();
@@ -108,7 +118,7 @@ fn a_volume_that_starts_empty_and_is_only_read_has_its_data_from_the_agent() {
     pod["spec"]["containers"][0]["volumeMounts"] =
         json!([{"name": "daemonlet-gate", "mountPath": "/g", "readOnly": true}]);
     put(&mut dir, &pod);
-    let scan = ManifestDir::open(&Real::shared(), dir.path()).unwrap().scan().unwrap();
+    let scan = next(dir).scan().unwrap();
     assert_eq!((scan.ours[NAME].has_gate, scan.ours[NAME].data_volumes.len()), (true, 0));
 }
 
@@ -174,7 +184,7 @@ fn a_link_in_the_place_of_a_manifest_is_not_its_removal_as_the_kubelet_follows_i
         put(&mut dir, &pod("net-abcde"));
         dir.scan().unwrap();
         if known_by != "scan" {
-            dir = ManifestDir::open(&Real::shared(), dir.path()).unwrap();
+            dir = next(dir);
         }
         if known_by == "record" {
             dir.remember([NAME.to_owned()].into_iter());
@@ -235,26 +245,26 @@ fn folders_that_are_not_safe_are_refused_with_what_to_do() {
     fs::create_dir(&path).unwrap();
     for unsafe_mode in [0o775, 0o707, 0o777, 0o1777] {
         fs::set_permissions(&path, PermissionsExt::from_mode(unsafe_mode)).unwrap();
-        let error = ManifestDir::open(&Real::shared(), &path).unwrap_err();
+        let error = ManifestDir::open(&Real::shared(), &path, &mut None).unwrap_err();
         assert!(error.to_string().contains("can be written to by others"), "{error}");
         assert_eq!(error.hint().unwrap(), format!("chmod go-w {}", path.display()));
     }
     fs::set_permissions(&path, PermissionsExt::from_mode(0o755)).unwrap();
-    ManifestDir::open(&Real::shared(), &path).unwrap();
+    ManifestDir::open(&Real::shared(), &path, &mut None).unwrap();
     assert_eq!(mode(&path), 0o755, "the mode of an existing folder is left to its owner");
     let link = root.path().join("link");
     symlink(&path, &link).unwrap();
     for link in [link.clone(), link.join("")] {
-        let error = ManifestDir::open(&Real::shared(), &link).unwrap_err();
+        let error = ManifestDir::open(&Real::shared(), &link, &mut None).unwrap_err();
         assert!(error.to_string().contains("is a symbolic link"), "{error}");
     }
     if nix::unistd::geteuid().is_root() {
         std::os::unix::fs::chown(&path, Some(1234), None).unwrap();
-        let error = ManifestDir::open(&Real::shared(), &path).unwrap_err();
+        let error = ManifestDir::open(&Real::shared(), &path, &mut None).unwrap_err();
         assert!(error.to_string().contains("is owned by user 1234"), "{error}");
     }
     fs::write(root.path().join("file"), "").unwrap();
-    let error = ManifestDir::open(&Real::shared(), &root.path().join("file")).unwrap_err();
+    let error = ManifestDir::open(&Real::shared(), &root.path().join("file"), &mut None).unwrap_err();
     assert!(error.hint().unwrap().contains("needs a folder"), "{error}");
 }
 
@@ -266,7 +276,7 @@ fn what_a_crash_left_in_the_stage_is_swept_and_never_read() {
     fs::write(stage.join(NAME), "half").unwrap();
     fs::create_dir(stage.join("folder")).unwrap();
     put(&mut dir, &pod("b"));
-    let mut again = ManifestDir::open(&Real::shared(), dir.path()).unwrap();
+    let mut again = next(dir);
     assert_eq!(names(&stage), [""; 0]);
     assert_eq!(again.scan().unwrap().ours.len(), 1);
 }
@@ -391,4 +401,31 @@ fn a_manifest_whose_mode_somebody_changed_gets_it_back_without_being_written() {
     assert!(is_same(&before), "the kubelet compares the content, which is the same");
     dir.scan().unwrap();
     assert!(dir.restore_attributes().is_empty(), "it is reported once");
+}
+
+#[test]
+fn one_process_writes_manifests_there_and_the_others_are_told_which() {
+    let (_root, mut dir) = fresh();
+    put(&mut dir, &pod("a"));
+    let stage = dir.path().join(".daemonlet");
+    fs::write(stage.join("staged"), "half").unwrap();
+    let path = dir.path().to_owned();
+    let open = |lock: &mut Option<ManifestLock>| ManifestDir::open(&Real::shared(), &path, lock);
+    let error = open(&mut None).unwrap_err();
+    assert!(error.to_string().contains(&format!("(process {})", std::process::id())), "{error}");
+    assert_eq!(names(&stage), ["staged"], "what the other one stages is left alone");
+    assert_eq!(ManifestDir::open_read_only(&Real::shared(), &path).unwrap().unwrap().scan().unwrap().ours.len(), 1);
+    // The same process opens it anew: one that was unsafe for a moment, and one that was replaced.
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o777)).unwrap();
+    dir.scan().unwrap_err();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o700)).unwrap();
+    dir.scan().unwrap();
+    let mut lock = dir.into_lock();
+    dir = open(&mut lock).unwrap();
+    assert!(lock.is_none() && open(&mut None).is_err());
+    fs::rename(&path, path.with_file_name("former")).unwrap();
+    assert!(dir.scan().unwrap().ours.is_empty());
+    assert!(open(&mut None).is_err(), "the new folder is locked, too");
+    drop(dir);
+    open(&mut None).unwrap();
 }

@@ -77,6 +77,7 @@ pub(super) fn of_files() -> Vec<Sample> {
             ManifestError::Unsafe { path: folder(), why: text("is open to others"), hint: text("chmod 0700 /f") },
             "/f"
         ),
+        hinted!(ManifestError::Locked { path: folder(), holder: Some(7) }, "process 7"),
         hinted!(ManifestError::ManifestFolder { path: folder(), source: step(Doing::Create, "/f") }, "/f"),
         hinted!(ManifestError::Foreign { path: path(), why: text("it has no marker") }, "/f/a.yaml"),
         hinted!(ManifestError::ReadOnly { path: folder() }, "/f"),
@@ -130,6 +131,7 @@ pub(super) fn of_the_agent() -> Vec<Sample> {
         hinted!(AgentError::State(state), "/f"),
         hinted!(AgentError::Locked { path: path() }, "/f"),
         hinted!(AgentError::Lock { path: path(), source: io_error(13) }, "/f"),
+        hinted!(AgentError::ManifestFolder(ManifestError::Locked { path: path(), holder: None }), "/f"),
         hinted!(AgentError::Socket(socket), "/f"),
         hinted!(AgentError::Runtime(runtime()), "tcp:1"),
         hinted!(AgentError::Kubelet(kubelet()), "http:1"),

@@ -41,7 +41,9 @@ impl Inputs {
                 return Knowledge::Unreadable(why.reason);
             }
             let opened = match state.purpose {
-                Purpose::Work => ManifestDir::open(&self.files, &config.manifest_dir).map(Some),
+                Purpose::Work => {
+                    ManifestDir::open(&self.files, &config.manifest_dir, &mut executor.manifest_lock).map(Some)
+                }
                 Purpose::Answer => ManifestDir::open_read_only(&self.files, &config.manifest_dir),
             };
             match opened {
@@ -69,7 +71,7 @@ impl Inputs {
                 Knowledge::Current(scan)
             }
             Err(error) => {
-                executor.manifests = None;
+                executor.manifest_lock = executor.manifests.take().and_then(ManifestDir::into_lock);
                 unreadable(error, problems)
             }
         }

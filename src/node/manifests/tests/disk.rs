@@ -36,7 +36,7 @@ fn what_a_loss_of_power_leaves_of_a_manifest_is_put_back_and_removed_like_one_th
             // The next process finds it so, and removes it.
             fs::remove_file(dir.path().join(NAME)).unwrap();
             fs::write(dir.path().join(NAME), &left).unwrap();
-            let mut next = ManifestDir::open(&Real::shared(), dir.path()).unwrap();
+            let mut next = super::next(dir);
             next.remember([NAME.to_owned()].into_iter());
             assert!(next.remove(NAME).unwrap());
         }
@@ -69,7 +69,7 @@ impl Drop for Tmpfs {
 #[test]
 fn a_full_or_read_only_disk_is_named_with_what_to_do_and_nothing_is_lost() {
     let Some(disk) = Tmpfs::mount() else { return };
-    let mut dir = ManifestDir::open(&Real::shared(), disk.0.path()).unwrap();
+    let mut dir = ManifestDir::open(&Real::shared(), disk.0.path(), &mut None).unwrap();
     put(&mut dir, &pod("a"));
     let before = fs::read(dir.path().join(NAME)).unwrap();
     let mut large = pod("a");
@@ -93,7 +93,7 @@ fn a_full_or_read_only_disk_is_named_with_what_to_do_and_nothing_is_lost() {
 fn a_loss_of_power_at_any_moment_leaves_one_manifest_or_the_other() {
     fsx::at_every_loss_of_power(|disk, changes, kept| {
         let (shared, path): (Shared, _) = (Arc::clone(disk) as Shared, Path::new("/manifests"));
-        let mut dir = ManifestDir::open(&shared, path).unwrap();
+        let mut dir = ManifestDir::open(&shared, path, &mut None).unwrap();
         put(&mut dir, &pod("a"));
         dir.sync().unwrap();
         disk.stop_after(changes);
@@ -103,7 +103,7 @@ fn a_loss_of_power_at_any_moment_leaves_one_manifest_or_the_other() {
         let now = shared.load(&path.join(NAME), u64::MAX).unwrap();
         assert!([bytes(&pod("a")), bytes(&pod("b"))].contains(&now));
         disk.crash(kept);
-        let mut dir = ManifestDir::open(&shared, path).unwrap();
+        let mut dir = ManifestDir::open(&shared, path, &mut None).unwrap();
         let scan = dir.scan().unwrap();
         let found = &scan.ours[NAME];
         assert!(found.damage.is_none() && scan.unreadable.is_empty());
@@ -119,7 +119,7 @@ fn a_removal_that_was_not_synced_is_synced_later() {
     let folder = Path::new("/m");
     disk.make_folder(folder);
     let shared: Shared = Arc::clone(&disk) as Shared;
-    let mut dir = ManifestDir::open(&shared, folder).unwrap();
+    let mut dir = ManifestDir::open(&shared, folder, &mut None).unwrap();
     dir.write(NAME, &bytes(&pod("a")), &pod("a")).unwrap();
     dir.sync().unwrap();
     disk.fail(fsx::Doing::Sync, folder, nix::errno::Errno::EIO);
@@ -127,5 +127,5 @@ fn a_removal_that_was_not_synced_is_synced_later() {
     disk.mend(folder);
     dir.sync().unwrap();
     disk.crash(fsx::PowerLossKeeps::Nothing);
-    assert!(ManifestDir::open(&shared, folder).unwrap().scan().unwrap().ours.is_empty());
+    assert!(ManifestDir::open(&shared, folder, &mut None).unwrap().scan().unwrap().ours.is_empty());
 }

@@ -82,7 +82,7 @@ fn executor_on(files: Shared, folder: &Path) -> Executor {
     let records = inputs.folder("daemons").unwrap();
     let volumes = Volumes::new(files.clone(), VolumesRoot::kubelet(folder.join("kubelet")));
     let mut executor = Executor::new(files.clone(), volumes, Some(StateFolder { inputs, records }), Sealing::new(None));
-    executor.manifests = Some(ManifestDir::open(&files, &folder.join("manifests")).unwrap());
+    executor.manifests = Some(ManifestDir::open(&files, &folder.join("manifests"), &mut None).unwrap());
     executor
 }
 
