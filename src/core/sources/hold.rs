@@ -189,5 +189,12 @@ pub(super) fn resolve_invalid(
         Covered::Yes(mode) => Some(mode),
         Covered::No(_) => None,
     });
-    held(known, record, mode, Hold::Refused(refusal))
+    let is_mistyped = matches!(refusal, RefusedVersion::Mistyped(_));
+    match held(known, record, mode, Hold::Refused(refusal)) {
+        // Where nothing of it is or returns, it is left alone as on a node that has never known it.
+        Desired::Unsure { reason } if is_mistyped && !record.runs_or_returns() => {
+            Desired::Left { reason, taken_away: false }
+        }
+        desired => desired,
+    }
 }

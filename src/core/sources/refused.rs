@@ -14,6 +14,8 @@ use crate::core::set_aside::HeldBack;
 pub enum RefusedVersion {
     /// These fields are invalid.
     Invalid(Vec<FieldError>),
+    /// The same, and its mode label has an unknown value: no node that does not run it knows more of it.
+    Mistyped(Vec<FieldError>),
     /// These fields are too large for its namespace, which is not trusted.
     TooLarge(Vec<FieldError>),
     /// No pass works on it now.
@@ -24,7 +26,7 @@ impl RefusedVersion {
     /// The fields that are wrong.
     pub fn errors(&self) -> &[FieldError] {
         match self {
-            Self::Invalid(errors) | Self::TooLarge(errors) => errors,
+            Self::Invalid(errors) | Self::Mistyped(errors) | Self::TooLarge(errors) => errors,
             Self::HeldBack(_) => &[],
         }
     }
@@ -32,7 +34,7 @@ impl RefusedVersion {
     /// In one line, with what to do about it.
     pub fn with_hints(&self) -> String {
         match self {
-            Self::Invalid(errors) | Self::TooLarge(errors) => joined_with_hints(errors),
+            Self::Invalid(errors) | Self::Mistyped(errors) | Self::TooLarge(errors) => joined_with_hints(errors),
             Self::HeldBack(_) => self.to_string(),
         }
     }
@@ -42,7 +44,7 @@ impl RefusedVersion {
 impl fmt::Display for RefusedVersion {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Invalid(errors) | Self::TooLarge(errors) => f.write_str(&joined(errors)),
+            Self::Invalid(errors) | Self::Mistyped(errors) | Self::TooLarge(errors) => f.write_str(&joined(errors)),
             Self::HeldBack(why) => why.fmt(f),
         }
     }

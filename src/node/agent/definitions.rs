@@ -69,9 +69,10 @@ impl ApiDefinitions {
     pub(super) fn api_state(&self, key: &ObjectKey, api: &Snapshot) -> ApiState<'_> {
         match (self.converted.get(key), api.presence(key)) {
             (Some((_, Ok(daemon_set))), _) => ApiState::Present(daemon_set),
-            (Some((_, Err(Unusable::Invalid(errors)))), _) => {
-                ApiState::Invalid(RefusedVersion::Invalid(errors.clone()))
-            }
+            (Some((_, Err(Unusable::Invalid(errors)))), _) => ApiState::Invalid(match api.is_mistyped(key) {
+                true => RefusedVersion::Mistyped(errors.clone()),
+                false => RefusedVersion::Invalid(errors.clone()),
+            }),
             (Some((_, Err(Unusable::TooLarge(too_large)))), _) => ApiState::TooLarge(too_large),
             (None, Presence::Deleted { orphan: true, .. }) => ApiState::Orphaned,
             (None, Presence::Deleted { .. }) => ApiState::Absent { by_event: true },

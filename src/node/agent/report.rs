@@ -226,7 +226,7 @@ impl ReportInputs<'_> {
             }
         }
         let api = self.last.observation.snapshot();
-        if folder.is_none() && status.is_none() && api.is_some_and(|api| api.mistyped().any(|one| one == key)) {
+        if folder.is_none() && status.is_none() && api.is_some_and(|api| api.is_mistyped(key)) {
             status = Some(self.left_alone_status(key, LeftAloneCause::UnknownMode));
         }
         let outline = api.and_then(|api| api.outline(key));

@@ -283,6 +283,11 @@ impl Snapshot {
         self.daemon_sets.iter().filter(|(_, definition)| definition.is_mistyped).map(|(key, _)| key)
     }
 
+    /// Whether it is one of them.
+    pub fn is_mistyped(&self, key: &ObjectKey) -> bool {
+        self.daemon_sets.get(key).is_some_and(|definition| definition.is_mistyped)
+    }
+
     /// Whether a DaemonSet is known to exist, and no more of it.
     pub fn is_unread(&self, key: &ObjectKey) -> bool {
         self.not_selected.contains_key(key)
