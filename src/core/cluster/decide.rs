@@ -60,6 +60,8 @@ pub struct Memory {
     pub(super) passed_over: BTreeMap<ObjectKey, PassedOver>,
     /// See [`pass::ClusterPlan::unmentioned`].
     pub(super) unmentioned: BTreeMap<ObjectKey, BTreeMap<String, Timestamp>>,
+    /// See [`pass::ClusterPlan::older_unavailable`].
+    pub(super) older_unavailable: BTreeMap<ObjectKey, BTreeMap<String, Timestamp>>,
     /// See [`pass::ClusterPlan::delays`].
     pub(super) delays: BTreeMap<ObjectKey, BTreeMap<String, pass::NodeDelay>>,
     /// See [`pass::ClusterPlan::halts`].
@@ -214,6 +216,7 @@ pub fn decide(observation: &ClusterObservation, state: &CoordinatorState, settin
     decision.memory = is_planned.then_some(Memory {
         passed_over,
         unmentioned,
+        older_unavailable: plan.older_unavailable,
         delays,
         halts,
         decided,

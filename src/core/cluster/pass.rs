@@ -12,6 +12,7 @@ mod cut_off;
 mod delays;
 mod facts;
 mod lacking;
+mod older;
 mod outcome;
 mod releases;
 mod remembered;
@@ -283,6 +284,11 @@ fn note_nodes(
     plan.look(unmentioned.values().map(|since| *since + rollout::UNCLAIMED).filter(|at| *at > now));
     if !unmentioned.is_empty() {
         plan.unmentioned.insert(key.clone(), unmentioned);
+    }
+    let older = older::unavailable(known, daemon, facts);
+    plan.look(older::due(&older).filter(|at| *at > now));
+    if !older.is_empty() {
+        plan.older_unavailable.insert(key.clone(), older);
     }
     let delays = delays::plan(known, daemon);
     plan.look(delays.values().filter_map(|delay| delay.ends(daemon)).filter(|at| *at > now));

@@ -43,6 +43,8 @@ pub struct CoordinatorState {
     pub(super) passed_over: BTreeMap<ObjectKey, PassedOver>,
     /// See [`super::pass::ClusterPlan::unmentioned`].
     pub(super) unmentioned: BTreeMap<ObjectKey, BTreeMap<String, Timestamp>>,
+    /// See [`super::pass::ClusterPlan::older_unavailable`].
+    pub(super) older_unavailable: BTreeMap<ObjectKey, BTreeMap<String, Timestamp>>,
     /// See [`super::pass::ClusterPlan::delays`].
     pub(super) delays: BTreeMap<ObjectKey, BTreeMap<String, NodeDelay>>,
     /// See [`super::pass::ClusterPlan::halts`].
@@ -226,6 +228,7 @@ impl CoordinatorState {
             self.decided = memory.decided;
             self.passed_over = memory.passed_over;
             self.unmentioned = memory.unmentioned;
+            self.older_unavailable = memory.older_unavailable;
             self.delays = memory.delays;
             self.few = memory.few;
             self.left_out = memory.left_out;

@@ -38,6 +38,8 @@ pub enum TroubleCause {
     Waits,
     /// For no other cause that is known.
     Late,
+    /// A node has an older revision than the wanted one, which is not available there.
+    OlderUnavailable,
     /// What is to be noted on this ControllerRevision is refused.
     HaltUnwritten(String),
     BrokenUnwritten(String),
@@ -99,6 +101,7 @@ impl fmt::Display for TroubleCause {
             Self::LeftAlone => "left alone by its agent",
             Self::Waits => "waits to start, and NodeDaemons says for what,",
             Self::Late => "not available within the progress deadline",
+            Self::OlderUnavailable => "not available with an older revision",
             Self::HaltUnwritten(revision) => return unwritten(f, "its halt", revision),
             Self::BrokenUnwritten(revision) => return unwritten(f, "which nodes it broke", revision),
             Self::StepUnwritten(revision) => return unwritten(f, "its step", revision),

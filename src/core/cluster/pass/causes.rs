@@ -9,6 +9,7 @@ use super::facts::has_wanted;
 use super::facts::missing;
 use super::lacking;
 use super::lacking::Lacking;
+use super::older;
 use super::reported::NodeRow;
 use crate::core::cluster::events::TroubleCause;
 use crate::core::cluster::history::RevisionFact;
@@ -94,7 +95,11 @@ pub(super) fn causes(
             _ => {}
         }
     }
-    let named: BTreeSet<String> = causes.values().flatten().cloned().collect();
+    let mut named: BTreeSet<String> = causes.values().flatten().cloned().collect();
+    for node in older::lasting(known, daemon, facts).into_iter().filter(|node| !named.contains(*node)) {
+        causes.entry(TroubleCause::OlderUnavailable).or_default().push(node.to_owned());
+    }
+    named.extend(causes.get(&TroubleCause::OlderUnavailable).into_iter().flatten().cloned());
     let is_late = |n: &NodeFact<'_>| n.late || delays::claim_ends(known, daemon, n).is_some_and(|at| at <= known.now);
     // If nothing holds the rollout, a node waits for an object or another daemon.
     let asks = daemon.daemon_set.annotations.contains_key(FIRST_INSTALL) && daemon.released.is_none();

@@ -92,6 +92,8 @@ pub struct ClusterPlan {
     pub passed_over: BTreeMap<ObjectKey, PassedOver>,
     /// Nodes that should run a DaemonSet and whose agents' reports leave it out, and since when, by DaemonSet.
     pub unmentioned: BTreeMap<ObjectKey, BTreeMap<String, Timestamp>>,
+    /// Nodes on which an older revision than the wanted one is not available, and since when, by DaemonSet.
+    pub older_unavailable: BTreeMap<ObjectKey, BTreeMap<String, Timestamp>>,
     /// Since when what has begun on nodes, or is to start, is not ready, and since when they claim, by DaemonSet.
     pub delays: BTreeMap<ObjectKey, BTreeMap<String, NodeDelay>>,
     /// Current revisions that are halted: a halt that is not written yet is the same in each pass.
@@ -129,6 +131,7 @@ impl ClusterPlan {
         }
         carry(&state.passed_over, key, &mut self.passed_over);
         carry(&state.unmentioned, key, &mut self.unmentioned);
+        carry(&state.older_unavailable, key, &mut self.older_unavailable);
         carry(&state.delays, key, &mut self.delays);
         carry(&state.halts, key, &mut self.halts);
         carry(&state.decided, key, &mut self.decided);

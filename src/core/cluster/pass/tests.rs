@@ -98,6 +98,7 @@ impl ClusterWorld {
         let plan = super::plan(&self.view, &self.state, settings, now);
         self.state.passed_over.clone_from(&plan.passed_over);
         self.state.unmentioned.clone_from(&plan.unmentioned);
+        self.state.older_unavailable.clone_from(&plan.older_unavailable);
         self.state.delays.clone_from(&plan.delays);
         self.state.halts.clone_from(&plan.halts);
         self.state.decided.clone_from(&plan.decided);

@@ -256,3 +256,23 @@ fn an_approval_to_go_back_that_was_not_claimed_says_nothing_of_the_newer_revisio
     view.put(WatchedKind::DaemonSets, daemon_set("two", json!({}), released));
     assert!(!condition(&view.plan(NOW), "Degraded").2.contains("approval not claimed"));
 }
+
+#[test]
+fn an_older_revision_that_is_not_available_is_named_after_some_time_also_while_paused() {
+    let mut view = world(json!({"daemonlet.dev/paused": "true"}));
+    let degraded = |view: &mut ClusterWorld, seconds: i64| {
+        let condition = condition(&view.plan(NOW + ms(seconds * SECOND)), "Degraded");
+        (condition.1, condition.2)
+    };
+    let expected = ("AsExpected".to_owned(), String::new());
+    assert_eq!(degraded(&mut view, 0), expected);
+    let instance = json!({"pod": "p", "revision": hash("one"), "created": FAILED_AT});
+    view.put(WatchedKind::NodeDaemons, report("a", "one", json!({"instances": [instance]}), json!([])));
+    let plan = view.plan(NOW);
+    assert!(plan.look_again.is_some_and(|at| at <= NOW + ms(30 * SECOND)), "{:?}", plan.look_again);
+    assert_eq!(degraded(&mut view, 29), expected, "it may be starting again");
+    let named = ("Failing".to_owned(), "not available with an older revision on 1 node: a".to_owned());
+    assert_eq!(degraded(&mut view, 30), named);
+    view.put(WatchedKind::NodeDaemons, report("a", "one", json!({}), json!([])));
+    assert_eq!(degraded(&mut view, 31), expected);
+}
