@@ -180,56 +180,43 @@ impl daemonlet::core::plan::Facts for Quiet {
     fn rendering(&self, daemon_set: &Arc<DaemonSet>, _: u64, _: Data) -> Arc<RenderResult> {
         Arc::clone(&self.0[&daemon_set.key])
     }
-
     fn revision(&self, daemon_set: &Arc<DaemonSet>) -> String {
         self.0[&daemon_set.key].revision.clone()
     }
-
     fn manifest(&self, uid: &str) -> ManifestFact<'_> {
         let mine = self.0.values().find(|rendering| rendering.identity.uid == uid);
         mine.map_or(ManifestFact::Missing, |mine| ManifestFact::Present(&mine.result.as_ref().unwrap().digest))
     }
-
     fn unreadable_manifests(&self) -> Option<&str> {
         None
     }
-
     fn unwritable_volumes(&self) -> Option<&str> {
         None
     }
-
     fn volumes(&self, _rendering: &RenderResult, _kept: &std::collections::BTreeSet<String>) -> VolumesFact {
         VolumesFact::Current
     }
-
     fn sandbox(&self, _: &Instance) -> Evidence {
         Evidence::Running
     }
-
     fn former_node(&self, _: &Instance) -> Option<&str> {
         None
     }
-
     fn moment(&self, _: &Instance) -> PassPhase {
         PassPhase::Later
     }
-
     fn empty_volumes(&self, _: &daemonlet::core::record::Instance) -> Option<&BTreeSet<String>> {
         None
     }
-
     fn may_run_unrecorded(&self) -> Option<Timestamp> {
         None
     }
-
     fn end_observable(&self, _: &Instance) -> EndObservable {
         EndObservable::By(daemonlet::core::record::EndConfirmation::Reported)
     }
-
     fn readiness(&self, _: &Instance) -> Readiness {
         Readiness::Ready { since: NOW }
     }
-
     fn pod_readiness(&self, instance: &Instance) -> Readiness {
         self.readiness(instance)
     }
@@ -239,7 +226,6 @@ impl daemonlet::core::plan::Facts for Quiet {
     fn stock_awaited_until(&self) -> Option<Timestamp> {
         None
     }
-
     fn unanswered(&self, _: &RenderResult) -> Vec<daemonlet::core::render::Missing> {
         Vec::new()
     }
@@ -255,67 +241,51 @@ impl daemonlet::core::plan::Facts for Quiet {
     fn images(&self, _: &RenderResult, _: bool) -> Images {
         Images::Present
     }
-
     fn held_ports(&self, _: &ObjectKey, _: bool) -> Vec<(String, Vec<daemonlet::core::ports::HostPort>)> {
         Vec::new()
     }
-
     fn permission(&self, _: &DaemonSet, _: &str) -> Permission {
         Permission::Free
     }
-
     fn is_coordinated(&self, _: &DaemonSet) -> bool {
         false
     }
-
     fn coordination_is_off(&self, _: &DaemonSet) -> bool {
         false
     }
-
     fn is_remembered(&self, _: &DaemonSet) -> bool {
         false
     }
-
     fn released(&self, _: &Arc<DaemonSet>, _: &Released) -> ReleasedDefinition {
         ReleasedDefinition::Unknown
     }
-
     fn approved(&self, _: &DaemonSet) -> Option<String> {
         None
     }
-
     fn surroundings(&self, _: &Instance) -> Fingerprints<'_> {
         Fingerprints::UNKNOWN
     }
-
     fn admission(&self, _: &Arc<DaemonSet>) -> Admission {
         Admission::FREE
     }
-
     fn trusts_annotations(&self, _: &DaemonSet) -> bool {
         true
     }
-
     fn lacks_labels_until(&self) -> Option<Timestamp> {
         None
     }
-
     fn node_since(&self) -> Option<Timestamp> {
         None
     }
-
     fn namespace_selector(&self, _: &DaemonSet) -> Option<placement::NamespaceSelector> {
         None
     }
-
     fn asks_admission(&self) -> bool {
         false
     }
-
     fn admission_dry_run(&self, _: &Arc<DaemonSet>, _: u64) -> (Question, RequestState) {
         unreachable!("no admission dry run is requested")
     }
-
     fn mirror_pod_deletion_pending(&self, _: &Instance) -> bool {
         false
     }

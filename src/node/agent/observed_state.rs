@@ -127,9 +127,7 @@ impl ObservedState<'_> {
             is_api_current: self.state.concerns.api_freshness.is_current(self.observation.now),
         }
     }
-}
 
-impl ObservedState<'_> {
     fn readiness_with(&self, instance: &Instance, condition: NodeReadyCondition) -> Readiness {
         let namespace = self.namespace(instance);
         let ready = evidence::readiness(instance, self.observation, namespace, &self.config.node_name, condition);
