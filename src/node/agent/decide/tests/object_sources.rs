@@ -131,7 +131,7 @@ impl Node {
         observation.folders = ObservedFolders { view: Arc::new(view), objects, again_at: None };
         let decision = decided(&observation, &self.state, &self.config);
         assert!(decision.daemon(&key()).unwrap().references.contains(&self.object));
-        self.reported = format!("{:?}", decision.daemon(&key()).unwrap().summary);
+        self.reported = decision.daemon(&key()).unwrap().summary.reasons.to_string();
         let outcome = EffectOutcome { records: [(key(), RecordFate::OnDisk)].into(), ..EffectOutcome::default() };
         self.state = AgentState::commit(decision.state, &decision.plan, &outcome, observation.now);
         let objects = Objects::today(&observation, &self.state.inputs, &self.state.policy);
