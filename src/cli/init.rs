@@ -184,7 +184,7 @@ fn choices(arguments: &Arguments, mut input: Option<&mut dyn BufRead>) -> Choice
     });
     let kubeconfig = arguments.kubeconfig.clone().or_else(|| {
         let question = "Kubeconfig of the agent (none: no API server; default: what `daemonlet enroll` writes)";
-        answer(input.as_deref_mut()?, question, "default", kubeconfig_of).flatten()
+        answer(input?, question, "default", kubeconfig_of).flatten()
     });
     Choices { mode, namespaces: named.unwrap_or_else(|| namespaces(NAMESPACES)), kubeconfig }
 }

@@ -153,7 +153,7 @@ impl Planner<'_> {
         if self.gate.is_closed() && self.plan.record.live().next().is_some() {
             self.plan.summary.ready = Some(false);
             if let Err(why) = self.waits() {
-                self.say_wait(why);
+                self.say_wait(*why);
             }
         }
     }
@@ -216,7 +216,7 @@ impl Planner<'_> {
         match waits {
             Ok(waited) => Some(Reason::NotRunning(waited)),
             Err(why) => {
-                self.say_wait(why);
+                self.say_wait(*why);
                 None
             }
         }
@@ -226,7 +226,7 @@ impl Planner<'_> {
     ///
     /// # Errors
     /// They are: for whom, since when and until when. Else for whom it waited in vain, if so.
-    fn waits(&mut self) -> Result<Option<WaitedInVain>, Reason> {
+    fn waits(&mut self) -> Result<Option<WaitedInVain>, Box<Reason>> {
         let turn = self.context.turn;
         let Some(after) = turn.after.filter(|_| !turn.awaited.is_empty()) else { return Ok(None) };
         let since = *self.plan.record.in_boot(self.context.boot).waits_since.get_or_insert(self.context.now);
@@ -235,7 +235,7 @@ impl Planner<'_> {
             return Ok(Some(WaitedInVain { names, timeout: after.timeout }));
         }
         self.wake(until.min(self.context.now + LOOK_AGAIN));
-        Err(Reason::AwaitsDaemons { names, since, until })
+        Err(Box::new(Reason::AwaitsDaemons { names, since, until }))
     }
 
     fn say_wait(&mut self, why: Reason) {

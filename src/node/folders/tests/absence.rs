@@ -168,8 +168,8 @@ fn every_way_not_to_be_read_is_said_once_with_what_to_do() {
     for number in [2, 5, 13, 20, 40] {
         let error = std::io::Error::from_raw_os_error(number);
         for problem in [file::unreadable(path, &error, None), file::unlisted(path, &error, true)] {
-            assert_eq!(faults(&problem.to_string()), [String::new(); 0], "{problem}");
-            assert_eq!(faults(&problem.hint.unwrap()), [String::new(); 0]);
+            assert_eq!(faults(&problem.to_string()), Vec::<String>::new(), "{problem}");
+            assert_eq!(faults(&problem.hint.unwrap()), Vec::<String>::new());
         }
     }
 }
