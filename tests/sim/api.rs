@@ -71,6 +71,8 @@ impl Etcd {
 }
 
 struct Watcher {
+    /// It receives what comes after this version.
+    since: u64,
     resource: String,
     namespace: String,
     fields: String,
@@ -190,17 +192,31 @@ impl Server {
 
     fn publish(&mut self, event: &'static str, key: Id, object: Value) {
         let line: Bytes = format!("{}\n", json!({"type": event, "object": object})).into();
-        let is_up = self.reach == Reach::Up;
+        let (is_up, version) = (self.reach == Reach::Up, self.etcd.version);
         if matches!(key.0.as_str(), "pods" | "nodes") {
             self.pods_version += 1;
             self.poke.iter().for_each(|poke| poke.notify_one());
         }
         self.watchers.retain(|watcher| {
             !is_up
+                || version <= watcher.since
                 || !matches(&watcher.resource, &watcher.namespace, &watcher.fields, &key, &object)
                 || watcher.events.send(line.clone()).is_ok()
         });
         self.history.push((self.etcd.version, event, key, object));
+    }
+
+    /// etcd is restored from a backup: what was written since is lost, and the versions of that are given again. Who runs pods
+    /// has those that it had.
+    pub(crate) fn restore(&mut self, backup: Etcd) {
+        let is_bound = |key: &Id, object: &Value| {
+            key.0 == "pods" && !object["metadata"]["annotations"]["kubernetes.io/config.mirror"].is_string()
+        };
+        let uids = self.etcd.uids;
+        let now = std::mem::replace(&mut self.etcd, Etcd { uids, ..backup });
+        self.etcd.objects.retain(|key, object| !is_bound(key, object));
+        self.etcd.objects.extend(now.objects.into_iter().filter(|(key, object)| is_bound(key, object)));
+        self.forget();
     }
 
     /// The server starts anew: all connections end, and nothing of the history is there.

@@ -12,6 +12,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "it is a test")]
 
 mod api;
+mod etcd_backup;
 mod gates;
 mod kubelet;
 mod laws;

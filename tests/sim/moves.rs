@@ -13,6 +13,7 @@ mod counting;
 mod disk;
 mod draw;
 mod drawn;
+mod late;
 
 pub(crate) use disk::Damage;
 pub(crate) use disk::Fault;
@@ -327,6 +328,10 @@ pub(crate) enum Move {
     /// The owner's file overrides what the API server says, for a while.
     Override {
         daemon: u8,
+        seconds: u16,
+    },
+    /// etcd is restored so much later from a backup of now.
+    CopyEtcd {
         seconds: u16,
     },
     /// The configuration selects less for a while; the agent starts anew before and after.

@@ -19,6 +19,7 @@ use super::api;
 use super::api::Reach;
 use super::kubelet::Kubelet;
 use super::kubelet::RuntimeState;
+use super::etcd_backup::EtcdBackup;
 use super::moves::Draw;
 use super::moves::Fault;
 use super::moves::Fewer;
@@ -35,6 +36,7 @@ mod disk;
 mod end;
 mod heal;
 mod layout;
+mod order;
 mod power;
 mod state;
 
@@ -94,6 +96,7 @@ pub(crate) struct Node {
     pub(crate) draw: Draw,
     revisions: u64,
     pub(crate) other: Option<api::Etcd>,
+    pub(crate) etcd_backup: Option<EtcdBackup>,
     pub(crate) end: Option<End>,
     /// A copy of the state folder, to come back as a backup, and the name that the node had.
     backup: Option<(String, BTreeMap<PathBuf, Vec<u8>>)>,
@@ -186,6 +189,7 @@ impl Node {
             draw: Draw::new(life.seed ^ 0x5eed),
             revisions: 0,
             other: None,
+            etcd_backup: None,
             end: None,
             backup: None,
             is_mounted: true,
@@ -248,6 +252,7 @@ impl Node {
                 has_run: false,
                 highest: 0,
                 is_on_new_disk: false,
+                is_restored: false,
                 overlay: life.overlaid.contains(&(index as u8)).then(Overlay::default),
                 origin_is_lost: false,
                 fits: true,
@@ -322,44 +327,10 @@ impl Node {
         self.is_state_open || STATE_FAULTS.iter().any(|fault| self.faults.contains(fault))
     }
 
-    /// Whether daemons that start now have to keep their order: none has waited as long as it may, and what the agent
-    /// knows of the order is what is true.
-    pub(crate) fn keeps_order(&self) -> bool {
-        self.booted > 0
-            && self.steady - self.booted < 115_000
-            && self.ordered_at < self.booted - 120_000
-            && self.clock_set_at < self.booted
-            // Of what was adopted without a record it is not known that it has a gate.
-            && self.damaged_at < self.booted - 60_000
-            // Without its inputs an agent does not know in which boot another last ran: it closes no gate.
-            && self.inputs_damaged_at.is_none_or(|at| at < self.booted - 60_000)
-            // What was touched at a time that is still to come may have been touched in this boot.
-            && self.latest < self.booted + self.wall.get()
-            && !self.forgets()
-            && !self.has_older_state()
-            // What was to be made anew at the boot, as under another name, keeps the open gate that it had.
-            && self.manifests_at_boot != Some(Fault::ManifestsBroken)
-            // Then no gate can be closed.
-            && !self.takes_no_data()
-    }
-
     /// Whether it cannot be known if the kubelet has run in this boot, so that what ended at it, because its data is sealed,
     /// may have run: the clock was set back before it (not-mended).
     pub(crate) fn may_doubt_ends(&self) -> bool {
         self.is_sealed && self.boots_behind
-    }
-
-    /// The daemons that have to be Ready before `daemon` starts.
-    pub(crate) fn starts_before(&self, daemon: usize) -> Vec<usize> {
-        let after = |daemon: usize| self.after.get(&daemon).into_iter().flatten().copied();
-        let reaches = |from: usize, to: usize| {
-            let (mut open, mut reached) = (vec![from], BTreeSet::new());
-            while let Some(next) = open.pop() {
-                open.extend(after(next).filter(|before| reached.insert(*before)));
-            }
-            reached.contains(&to)
-        };
-        after(daemon).filter(|before| *before < daemon || !reaches(*before, daemon)).collect()
     }
 
     /// Whether the state folder may know less than the kubelet of this boot.

@@ -31,6 +31,13 @@ impl Default for Overlay {
 }
 
 impl Overlay {
+    /// It is again as it was before. Gives whether that is another one.
+    pub(crate) fn go_back(&mut self, before: &Self) -> bool {
+        let is_other = (self.version, self.fault) != (before.version, before.fault);
+        (self.version, self.fault) = (before.version, before.fault);
+        is_other
+    }
+
     pub(crate) fn is_as_meant(&self) -> bool {
         self.fault.is_none()
     }

@@ -20,6 +20,12 @@ impl Node {
         if !self.is_reachable() || self.is_big == is_big || !self.is_labelled {
             return;
         }
+        self.be_big(is_big);
+        self.write_label();
+    }
+
+    /// Who is for the label of the Node is for another one now.
+    pub(crate) fn be_big(&mut self, is_big: bool) {
         self.is_big = is_big;
         for (index, daemon) in self.daemons.iter_mut().enumerate() {
             let is_selective = self.selective.contains(&index);
@@ -28,7 +34,6 @@ impl Node {
             }
             daemon.fits = !is_selective || is_big;
         }
-        self.write_label();
     }
 
     fn write_label(&self) {

@@ -23,6 +23,15 @@ impl StartupTaint {
         Self { asked: asked.iter().map(|daemon| (usize::from(*daemon), 0)).collect() }
     }
 
+    /// The API server says again of a daemon what it said before.
+    pub(crate) fn go_back(&mut self, daemon: usize, before: &Self, now: i64) {
+        match (before.is_asked(daemon), self.is_asked(daemon)) {
+            (true, false) => _ = self.asked.insert(daemon, now),
+            (false, true) => _ = self.asked.remove(&daemon),
+            (true, true) | (false, false) => {}
+        }
+    }
+
     pub(crate) fn is_asked(&self, daemon: usize) -> bool {
         self.asked.contains_key(&daemon)
     }

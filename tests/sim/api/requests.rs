@@ -124,7 +124,7 @@ impl Server {
             }
         }
         let (resource, namespace) = (request.resource.clone(), request.namespace.clone());
-        self.watchers.push(Watcher { resource, namespace, fields, events });
+        self.watchers.push(Watcher { since, resource, namespace, fields, events });
         Reply::Watch(receiver)
     }
 
@@ -151,7 +151,7 @@ impl Server {
             json!({"resourceVersion": self.etcd.version.to_string(), "annotations": end, "creationTimestamp": null});
         send(json!({"type": "BOOKMARK", "object": {"kind": kind, "apiVersion": version, "metadata": metadata}}));
         let (resource, namespace) = (request.resource.clone(), request.namespace.clone());
-        self.watchers.push(Watcher { resource, namespace, fields, events });
+        self.watchers.push(Watcher { since: self.etcd.version, resource, namespace, fields, events });
         Reply::Watch(receiver)
     }
 

@@ -202,7 +202,9 @@ impl Laws {
         let Some(daemon) = node.daemons.iter_mut().find(|daemon| daemon.name == name) else { return };
         daemon.has_run = true;
         self.placed.insert(manifest.daemon.clone());
-        if daemon.wanted() == Some(manifest.revision) && std::mem::take(&mut daemon.is_on_new_disk) {
+        let is_anew = daemon.is_on_new_disk || daemon.is_restored;
+        if daemon.wanted() == Some(manifest.revision) && is_anew {
+            (daemon.is_on_new_disk, daemon.is_restored) = (false, false);
             daemon.highest = manifest.revision;
         }
         if manifest.revision < daemon.highest {

@@ -25,6 +25,7 @@ use super::disk::OwnFile;
 use super::disk::Piece;
 use super::disk::Place;
 use super::draw::Draw;
+use super::late::add_restored_etcd;
 
 impl Life {
     pub(crate) fn of(seed: u64) -> Self {
@@ -78,6 +79,7 @@ impl Life {
         let free = vendored.is_empty() && overlaid.is_empty();
         let selective = add_selection(&mut Draw::new(seed ^ 0x5e1e), &daemons, free, &mut moves);
         add_overrides(&mut Draw::new(seed ^ 0x0e44), &daemons, &mut moves);
+        add_restored_etcd(&mut Draw::new(seed ^ 0xe7cd), daemons.len() as u64, &mut moves);
         moves.retain(|(at, _)| *at < HOUR);
         let draw = &mut Draw::new(seed ^ 0xc0de);
         let conditioned = if draw.below(3) == 0 { some(draw) } else { Vec::new() };

@@ -21,11 +21,11 @@ pub(crate) struct Daemon {
     pub(crate) api: Option<u64>,
     pub(crate) label: Label,
     /// What was in force when the label was mistyped.
-    pub(super) held: Option<u64>,
+    pub(crate) held: Option<u64>,
     /// The revision that its file defines.
     pub(crate) file: Option<u64>,
     /// Whether its file counts though the API's DaemonSet was deleted.
-    pub(super) file_counts: bool,
+    pub(crate) file_counts: bool,
     /// What its ConfigMap and its Secret hold.
     pub(crate) config: u64,
     pub(crate) secret: u64,
@@ -45,6 +45,8 @@ pub(crate) struct Daemon {
     pub(crate) highest: u64,
     /// Whether nothing is remembered of it, so that what the API server defines may follow another of its folder.
     pub(crate) is_on_new_disk: bool,
+    /// Whether what the API server has of it is older than it was, as a restored etcd has it, and has not run since.
+    pub(crate) is_restored: bool,
     pub(crate) overlay: Option<Overlay>,
     /// Whether it still ran when its file was gone and what was remembered was lost: the next agent does not know that
     /// there was one, and only a person ends it.

@@ -44,6 +44,7 @@ pub(crate) enum Heal {
     Label,
     Selection,
     Override(u8),
+    EtcdBackup,
 }
 
 impl Node {
@@ -151,6 +152,7 @@ impl Node {
             }
             Heal::Label => self.get_label(),
             Heal::Selection => self.select_all(),
+            Heal::EtcdBackup => self.restore_etcd(),
             Heal::Override(daemon) => self.end_override(usize::from(daemon)),
             Heal::Etc => self.restore_etc(),
             Heal::Seal => self.seals = true,
