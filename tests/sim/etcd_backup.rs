@@ -8,7 +8,6 @@ use std::collections::BTreeSet;
 use super::api;
 use super::node::Daemon;
 use super::node::Heal;
-use super::node::Label;
 use super::node::Node;
 use super::startup_taint::StartupTaint;
 

@@ -148,6 +148,9 @@ fn new_lives(kubeconfig: &str) -> bool {
                         break;
                     }
                     let life = drawn(first + index);
+                    if !has_what_is_asked_for(&life) {
+                        continue;
+                    }
                     if let Some(violation) = life::live(&life, kubeconfig).violation {
                         found.lock().unwrap().push((life, violation));
                     }
@@ -209,6 +212,12 @@ fn drawn(seed: u64) -> Life {
         |what: &moves::Move| without.split(',').any(|name| !name.is_empty() && format!("{what:?}").starts_with(name));
     life.moves.retain(|(_, what)| !is_named(what));
     life
+}
+
+/// Whether a life has the move that SIM_WITH names; without that every life counts.
+fn has_what_is_asked_for(life: &Life) -> bool {
+    let name = std::env::var("SIM_WITH").unwrap_or_default();
+    name.is_empty() || life.moves.iter().any(|(_, what)| format!("{what:?}").starts_with(&name))
 }
 
 /// Leaves out what the violation does not need.

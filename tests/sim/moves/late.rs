@@ -11,7 +11,8 @@ pub(super) fn add_restored_etcd(draw: &mut Draw, daemons: u64, moves: &mut Vec<(
     if draw.below(3) > 0 {
         return;
     }
-    insert_near(draw, moves, Move::CopyEtcd { seconds: draw.one_of(&[8, 25, 70, 200]) });
+    let seconds = draw.one_of(&[8, 25, 70, 200]);
+    insert_near(draw, moves, Move::CopyEtcd { seconds });
     for _ in 0..1 + draw.below(3) {
         let daemon = draw.below(daemons) as u8;
         let what = match draw.below(8) {

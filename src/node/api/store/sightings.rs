@@ -9,6 +9,8 @@ use crate::core::model::ObjectKey;
 use crate::core::owners::MIRROR_ANNOTATION;
 use crate::core::record::NotedEvent;
 
+use super::resource_version;
+
 /// More than the mirror pods of any node; the oldest are dropped first.
 const MOST: usize = 4_096;
 
@@ -35,7 +37,9 @@ impl Sightings {
     pub(super) fn applied(&mut self, old: Option<&Value>, new: &Value) {
         let same = old.filter(|old| old.text_at(UID) == new.text_at(UID));
         if old.is_some() && same.is_none() {
-            self.deleted(old);
+            // A restored backup lacks the old one, and the kubelet has made another.
+            let set_back = old.and_then(resource_version) > resource_version(new);
+            self.gone(old, set_back);
         }
         if is_deleting(new) && !same.is_some_and(is_deleting) {
             self.push(new, NotedEvent::Deleting);
@@ -47,9 +51,13 @@ impl Sightings {
 
     /// A pod last seen as `old` is gone.
     pub(super) fn deleted(&mut self, old: Option<&Value>) {
+        self.gone(old, false);
+    }
+
+    fn gone(&mut self, old: Option<&Value>, set_back: bool) {
         // Its deletion has been reported already.
         if let Some(old) = old.filter(|old| !is_deleting(old)) {
-            self.push(old, NotedEvent::Gone { set_back: false });
+            self.push(old, NotedEvent::Gone { set_back });
         }
     }
 
@@ -141,6 +149,18 @@ mod tests {
             [("m".to_owned(), NotedEvent::Succeeded)],
             "when it began"
         );
+    }
+
+    #[test]
+    fn one_that_a_restored_backup_lacks_was_not_deleted() {
+        let at = |uid: &str, version: &str| {
+            let mut pod = pod(uid, false, "Running");
+            pod["metadata"]["resourceVersion"] = version.into();
+            Some(pod)
+        };
+        let gone = |set_back| [("m".to_owned(), NotedEvent::Gone { set_back })];
+        assert_eq!(seen(&[at("m", "100"), at("n", "20")]), gone(true));
+        assert_eq!(seen(&[at("m", "100"), at("n", "101")]), gone(false));
     }
 
     #[test]
