@@ -76,6 +76,7 @@ struct Watcher {
     resource: String,
     namespace: String,
     fields: String,
+    labels: String,
     events: mpsc::UnboundedSender<Bytes>,
 }
 
@@ -201,6 +202,7 @@ impl Server {
             !is_up
                 || version <= watcher.since
                 || !matches(&watcher.resource, &watcher.namespace, &watcher.fields, &key, &object)
+                || !has_labels(&watcher.labels, &object)
                 || watcher.events.send(line.clone()).is_ok()
         });
         self.history.push((self.etcd.version, event, key, object));
@@ -274,6 +276,12 @@ fn merge(target: &mut Value, patch: &Value) {
     }
 }
 
+/// Whether an object has the labels of a selector.
+fn has_labels(selector: &str, object: &Value) -> bool {
+    let mut pairs = selector.split(',').filter_map(|pair| pair.split_once('='));
+    pairs.all(|(name, value)| object["metadata"]["labels"][name] == value)
+}
+
 fn matches(resource: &str, namespace: &str, fields: &str, key: &Id, object: &Value) -> bool {
     key.0 == resource
         && (namespace.is_empty() || key.1 == namespace)
@@ -281,7 +289,7 @@ fn matches(resource: &str, namespace: &str, fields: &str, key: &Id, object: &Val
             let (path, value) = field.split_once('=').unwrap_or((field, ""));
             match path {
                 "metadata.name" => key.2 == value,
-                "spec.nodeName" => object["spec"]["nodeName"] == value,
+                "spec.nodeName" => object["spec"]["nodeName"].as_str().unwrap_or_default() == value,
                 "involvedObject.uid" => object["involvedObject"]["uid"] == value,
                 _ => false,
             }

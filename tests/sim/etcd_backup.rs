@@ -58,6 +58,8 @@ impl Node {
             return;
         }
         self.server.lock().unwrap().restore(backup.etcd);
+        self.bad_revisions.go_back();
+        (0..self.daemons.len()).for_each(|daemon| self.heal_after(AGAIN, Heal::Better(daemon as u8)));
         for (daemon, before) in backup.daemons.iter().enumerate().filter(|(_, daemon)| daemon.in_api()) {
             self.go_back(daemon, before);
             let after = backup.after.get(&daemon).cloned().unwrap_or_default();
@@ -98,9 +100,10 @@ impl Node {
                 truth.data_may_go_back = true;
             }
         }
-        for (_, heal) in [(has_lost_config, Heal::Config(daemon as u8)), (has_lost_overlay, Heal::Overlay(daemon as u8))]
-            .into_iter()
-            .filter(|(is_lost, _)| *is_lost)
+        for (_, heal) in
+            [(has_lost_config, Heal::Config(daemon as u8)), (has_lost_overlay, Heal::Overlay(daemon as u8))]
+                .into_iter()
+                .filter(|(is_lost, _)| *is_lost)
         {
             self.heal_after(AGAIN, heal);
         }

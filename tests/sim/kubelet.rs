@@ -61,6 +61,16 @@ pub(crate) struct Pod {
     pub(crate) is_held: bool,
 }
 
+/// A pod of the API server.
+#[derive(Clone, Debug)]
+pub(crate) struct ApiPod {
+    pub(crate) name: String,
+    /// When its containers run, if they do not yet.
+    pub(crate) until: Option<i64>,
+    /// When they were made, by the wall clock in milliseconds.
+    pub(crate) made: i64,
+}
+
 /// What the runtime does when it is asked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub(crate) enum RuntimeState {
@@ -99,6 +109,8 @@ pub(crate) struct Kubelet {
     /// Manifests by file, with what shows that it is the same file.
     parsed: BTreeMap<String, (String, Option<Manifest>)>,
     pub(crate) room: super::room::Room,
+    /// Pods of the API server that it runs, by UID.
+    pub(crate) api_pods: BTreeMap<String, ApiPod>,
     /// What the runtime does not know of the pods of these daemons.
     pub(crate) blurred: BTreeMap<String, Blur>,
 }
@@ -124,6 +136,7 @@ impl Kubelet {
             is_untidy: true,
             parsed: BTreeMap::new(),
             room: super::room::Room::default(),
+            api_pods: BTreeMap::new(),
             blurred: BTreeMap::new(),
         }
     }
@@ -133,6 +146,7 @@ impl Kubelet {
         self.room.restart(true);
         self.is_untidy = true;
         self.pods.clear();
+        self.api_pods.clear();
         self.ended.clear();
         self.taken.clear();
         self.has_listed = false;
@@ -179,6 +193,11 @@ impl Kubelet {
                 Phase::Starting { until } if until <= now && is_closed(disk, &self.root, &pod.manifest) => {
                     pod.is_held = true;
                     pod.phase = Phase::Starting { until: now + HOUSEKEEPING };
+                }
+                Phase::Starting { until } if until <= now && pod.manifest.is_bad => {
+                    pod.is_held = false;
+                    pod.phase = Phase::Starting { until: now + (5_000 << pod.restarts.min(6)) };
+                    pod.restarts += 1;
                 }
                 Phase::Starting { until } if until <= now => {
                     pod.is_held = false;
@@ -370,6 +389,8 @@ fn status(pod: &Pod, is_running: bool) -> Value {
     let phase = if is_running { "Running" } else { "Pending" };
     let state = match is_running {
         true => json!({"running": {"startedAt": since}}),
+        false if pod.manifest.is_bad && pod.restarts > 0 => json!({"waiting": {"reason": "CrashLoopBackOff",
+            "message": "back-off restarting failed container"}}),
         false if pod.is_held => json!({"waiting": {"reason": "CreateContainerConfigError"}}),
         false => json!({"waiting": {"reason": "ContainerCreating"}}),
     };

@@ -18,6 +18,7 @@ use daemonlet::simulation::Links;
 use super::gates::ClosedGates;
 use super::kubelet::Manifest;
 use super::kubelet::Phase;
+use super::kubelet::Pod;
 use super::moves::Fault;
 use super::moves::Move;
 use super::moves::Piece;
@@ -28,6 +29,7 @@ use super::node::SPACE;
 use super::node_conditions::WrongConditions;
 use super::room::Waiting;
 
+mod bridged;
 mod changes;
 mod converged;
 mod reports;
@@ -74,6 +76,8 @@ pub(crate) struct Laws {
     placed: BTreeSet<String>,
     /// UIDs whose manifest the agent removed, and when: it waited for the disk.
     removed_by_agent: BTreeMap<String, i64>,
+    /// Instances that have started: at a boot, those of a surge start both.
+    started_ever: BTreeSet<String>,
     /// The newest data that a volume of a daemon had.
     newest: BTreeMap<(String, String), u64>,
     /// What has happened in this boot: manifests that there were at its beginning, by daemon; daemons whose containers
@@ -86,6 +90,8 @@ pub(crate) struct Laws {
     tainted: i64,
     wrong_conditions: WrongConditions,
     waiting: Waiting,
+    /// For how long of a daemon in mode `bootstrap` nothing has run, or two have, in time that counts.
+    unbridged: BTreeMap<String, (i64, i64)>,
     /// Instances whose manifest this process of the agent has written, and how many manifests it has removed.
     begun: BTreeSet<String>,
     ends: u64,
@@ -209,6 +215,8 @@ impl Laws {
         }
         self.one_of_each(node);
         self.not_without(node, is_up);
+        self.returns(node, is_up);
+        self.one_is_bridged(node, is_up);
         self.gates_open(node, is_up);
         self.untainted(node);
         self.taint_goes(node, is_up);
@@ -226,9 +234,14 @@ impl Laws {
     /// Never two instances of one daemon.
     fn one_of_each(&mut self, node: &Node) {
         let mut seen: BTreeMap<&str, &str> = BTreeMap::new();
-        let running = node.kubelet.pods.values().filter(|pod| pod.phase != Phase::Gone);
+        let mut beside: BTreeSet<&str> = BTreeSet::new();
+        // As with the DaemonSet controller, a surge does not wait for the end of one that never became available.
+        let is_ending = |pod: &Pod| matches!(pod.phase, Phase::Ending { .. }) && node.surges(&pod.manifest.daemon);
+        let running = node.kubelet.pods.values().filter(|pod| pod.phase != Phase::Gone && !is_ending(pod));
         for manifest in running.map(|pod| &pod.manifest).filter(|manifest| !manifest.daemon.is_empty()) {
-            if let Some(other) = seen.insert(&manifest.daemon, &manifest.name) {
+            if let Some(other) = seen.insert(&manifest.daemon, &manifest.name)
+                && !(node.surges(&manifest.daemon) && beside.insert(&manifest.daemon))
+            {
                 let what = format!("{other} and {} of {}", manifest.name, manifest.daemon);
                 return self.violate(node.steady, "never two instances of one daemon", what);
             }
@@ -270,6 +283,14 @@ impl Laws {
         }
         if let Some(name) = late {
             self.violate(node.steady, "a daemon that is wanted and ran is never long without a manifest", name);
+        }
+    }
+
+    /// A revision that fails does not stay where another was good.
+    fn returns(&mut self, node: &mut Node, is_up: bool) {
+        let passed = if is_up && node.is_clear() { node.steady - self.checked_at } else { 0 };
+        if let Some(daemon) = node.pass_bad_revisions(passed) {
+            self.violate(node.steady, "a revision that fails does not stay", daemon);
         }
     }
 

@@ -12,6 +12,8 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "it is a test")]
 
 mod api;
+mod bad_revisions;
+mod bridges;
 mod etcd_backup;
 mod gates;
 mod kubelet;
@@ -28,6 +30,7 @@ mod overriding;
 mod room;
 mod selection;
 mod startup_taint;
+mod surges;
 mod vendor;
 
 use std::cell::Cell;

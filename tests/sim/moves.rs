@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use super::api::Reach;
 use super::api::Refusal;
+use super::bridges::Binding;
 use super::kubelet::RuntimeState;
 
 mod counting;
@@ -334,6 +335,11 @@ pub(crate) enum Move {
     CopyEtcd {
         seconds: u16,
     },
+    /// A revision whose container ends at once, until a better one follows so much later.
+    ApplyBad {
+        daemon: u8,
+        seconds: u16,
+    },
     /// The configuration selects less for a while; the agent starts anew before and after.
     SelectFewer {
         fewer: Fewer,
@@ -374,6 +380,14 @@ pub(crate) struct Life {
     /// Daemons that run on a big node alone.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) selective: Vec<u8>,
+    /// Daemons that return from a revision that fails; and those of which the next instance starts beside the last one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) cautious: Vec<u8>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) surging: Vec<u8>,
+    /// Daemons in mode `bootstrap`: what the scheduler does with the DaemonSet controller's pod of each.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) bridged: Vec<Binding>,
     pub(crate) moves: Vec<(i64, Move)>,
 }
 

@@ -17,9 +17,11 @@ use daemonlet::simulation::Simulated;
 
 use super::api;
 use super::api::Reach;
+use super::bad_revisions::BadRevisions;
+use super::bridges::Bridge;
+use super::etcd_backup::EtcdBackup;
 use super::kubelet::Kubelet;
 use super::kubelet::RuntimeState;
-use super::etcd_backup::EtcdBackup;
 use super::moves::Draw;
 use super::moves::Fault;
 use super::moves::Fewer;
@@ -97,6 +99,11 @@ pub(crate) struct Node {
     revisions: u64,
     pub(crate) other: Option<api::Etcd>,
     pub(crate) etcd_backup: Option<EtcdBackup>,
+    pub(crate) bad_revisions: BadRevisions,
+    /// Daemons in mode `bootstrap`.
+    pub(crate) bridges: Vec<Bridge>,
+    /// Daemons of which the next instance starts beside the last one.
+    pub(crate) surging: BTreeSet<usize>,
     pub(crate) end: Option<End>,
     /// A copy of the state folder, to come back as a backup, and the name that the node had.
     backup: Option<(String, BTreeMap<PathBuf, Vec<u8>>)>,
@@ -190,6 +197,9 @@ impl Node {
             revisions: 0,
             other: None,
             etcd_backup: None,
+            bad_revisions: BadRevisions::new(&life.cautious),
+            bridges: life.bridged.iter().enumerate().map(|(number, binding)| Bridge::new(number, *binding)).collect(),
+            surging: life.surging.iter().map(|daemon| usize::from(*daemon)).collect(),
             end: None,
             backup: None,
             is_mounted: true,
@@ -267,6 +277,7 @@ impl Node {
                 node.apply(index);
             }
         }
+        node.put_bridges();
         node.lay_out_vendor();
         node
     }
@@ -345,6 +356,11 @@ impl Node {
     fn path(&self, daemon: usize) -> PathBuf {
         let folder = if self.is_late(daemon) { LATE } else { FOLDER };
         Path::new(folder).join(format!("d{daemon}.yaml"))
+    }
+
+    /// The revision that is defined next.
+    pub(crate) fn following_revision(&self) -> u64 {
+        self.revisions + 1
     }
 
     fn next_revision(&mut self) -> u64 {

@@ -12,6 +12,7 @@ use super::Refusal;
 use super::Server;
 use super::THEIR_TOKEN;
 use super::Watcher;
+use super::has_labels;
 use super::http::Path;
 use super::http::Reply;
 use super::id;
@@ -84,9 +85,9 @@ impl Server {
 
     fn list(&mut self, request: &Path, query: &BTreeMap<String, String>) -> Reply {
         let fields = query.get("fieldSelector").cloned().unwrap_or_default();
-        let is_pending = query.contains_key("labelSelector");
+        let labels = query.get("labelSelector").cloned().unwrap_or_default();
         let of = |(key, object): &(&Id, &Value)| {
-            !is_pending && matches(&request.resource, &request.namespace, &fields, key, object)
+            matches(&request.resource, &request.namespace, &fields, key, object) && has_labels(&labels, object)
         };
         let items: Vec<&Value> = self.etcd.objects.iter().filter(of).map(|(_, object)| object).collect();
         let version = self.etcd.version.to_string();
@@ -109,22 +110,16 @@ impl Server {
             return Reply::Watch(receiver);
         }
         let (events, receiver) = mpsc::unbounded_channel();
-        if query.contains_key("labelSelector") {
-            let until = query.get("timeoutSeconds").and_then(|s| s.parse().ok()).unwrap_or(290);
-            tokio::spawn(async move {
-                tokio::time::sleep(std::time::Duration::from_secs(until)).await;
-                drop(events);
-            });
-            return Reply::Watch(receiver);
-        }
+        let labels = query.get("labelSelector").cloned().unwrap_or_default();
         let fields = query.get("fieldSelector").cloned().unwrap_or_default();
         for (version, event, key, object) in &self.history {
-            if *version > since && matches(&request.resource, &request.namespace, &fields, key, object) {
+            let is_of = matches(&request.resource, &request.namespace, &fields, key, object);
+            if *version > since && is_of && has_labels(&labels, object) {
                 let _ = events.send(format!("{}\n", json!({"type": event, "object": object})).into());
             }
         }
         let (resource, namespace) = (request.resource.clone(), request.namespace.clone());
-        self.watchers.push(Watcher { since, resource, namespace, fields, events });
+        self.watchers.push(Watcher { since, resource, namespace, fields, labels, events });
         Reply::Watch(receiver)
     }
 
@@ -151,7 +146,14 @@ impl Server {
             json!({"resourceVersion": self.etcd.version.to_string(), "annotations": end, "creationTimestamp": null});
         send(json!({"type": "BOOKMARK", "object": {"kind": kind, "apiVersion": version, "metadata": metadata}}));
         let (resource, namespace) = (request.resource.clone(), request.namespace.clone());
-        self.watchers.push(Watcher { since: self.etcd.version, resource, namespace, fields, events });
+        self.watchers.push(Watcher {
+            since: self.etcd.version,
+            resource,
+            namespace,
+            fields,
+            labels: String::new(),
+            events,
+        });
         Reply::Watch(receiver)
     }
 

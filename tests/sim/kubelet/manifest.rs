@@ -18,6 +18,8 @@ pub(crate) struct Manifest {
     pub(crate) daemon: String,
     /// `REV` of its first container.
     pub(crate) revision: u64,
+    /// Whether its first container ends at once.
+    pub(crate) is_bad: bool,
     pub(crate) grace: i64,
     /// Volumes that the pod's data is expected in.
     pub(crate) volumes: Vec<String>,
@@ -54,6 +56,7 @@ pub(crate) fn parse(file: &str, text: &str) -> Option<Manifest> {
         uid: at("/metadata/uid").unwrap_or_else(|| format!("of-{file}")),
         daemon: at("/metadata/annotations/daemonlet.dev~1daemonset").unwrap_or_default(),
         revision: revision.and_then(|revision| revision.parse().ok()).unwrap_or(0),
+        is_bad: env.iter().any(|env| env["name"] == "BAD"),
         grace: whole.pointer("/spec/terminationGracePeriodSeconds").and_then(Value::as_i64).unwrap_or(30),
         volumes: data.filter_map(|volume| volume["name"].as_str().map(str::to_owned)).collect(),
         has_gate: volumes.iter().any(|volume| volume["name"] == GATE),

@@ -122,8 +122,21 @@ impl Kubelet {
                     }),
                     ..messages::Sandbox::default()
                 };
+                let of_api = self.api_pods.iter().filter(|_| !is_foreign).map(|(uid, pod)| messages::Sandbox {
+                    id: format!("s-{uid}"),
+                    metadata: Some(messages::Metadata {
+                        name: pod.name.clone(),
+                        uid: uid.clone(),
+                        namespace: "kube-system".to_owned(),
+                    }),
+                    created_at: nanos(pod.made),
+                    ..messages::Sandbox::default()
+                });
                 let occupants = self.room.sandboxes().filter(|_| !is_foreign).map(occupant);
-                Some(messages::Sandboxes { items: pods().map(sandbox).chain(occupants).collect() }.encode_to_vec())
+                Some(
+                    messages::Sandboxes { items: pods().map(sandbox).chain(occupants).chain(of_api).collect() }
+                        .encode_to_vec(),
+                )
             }
             "ListContainers" => {
                 let container = |pod: &Pod| messages::Container {
@@ -137,6 +150,7 @@ impl Kubelet {
                         {
                             3
                         }
+                        Phase::Starting { .. } if pod.manifest.is_bad && pod.restarts > 0 => 2,
                         Phase::Starting { .. } => 0,
                         Phase::Running { .. } | Phase::Ending { .. } => 1,
                         Phase::Gone => 2,
@@ -144,10 +158,18 @@ impl Kubelet {
                     created_at: nanos(pod.made),
                     labels: BTreeMap::from([("io.kubernetes.pod.uid".to_owned(), pod.manifest.uid.clone())]),
                 };
-                Some(
-                    messages::Containers { items: pods().filter(|pod| !pod.is_held).map(container).collect() }
-                        .encode_to_vec(),
-                )
+                let runs = self.api_pods.iter().filter(|(_, pod)| !is_foreign && pod.until.is_none());
+                let of_api = runs.map(|(uid, pod)| messages::Container {
+                    id: format!("c-{uid}"),
+                    sandbox: format!("s-{uid}"),
+                    metadata: Some(messages::Name { name: "main".to_owned() }),
+                    image_ref: "img".to_owned(),
+                    state: 1,
+                    created_at: nanos(pod.made),
+                    labels: BTreeMap::from([("io.kubernetes.pod.uid".to_owned(), uid.clone())]),
+                });
+                let items = pods().filter(|pod| !pod.is_held).map(container).chain(of_api).collect();
+                Some(messages::Containers { items }.encode_to_vec())
             }
             "StopPodSandbox" | "RemovePodSandbox" => {
                 let id = messages::Id::decode(request).ok()?.id;

@@ -119,12 +119,25 @@ impl Laws {
         let steady = node.steady;
         let is_full = has_no_room(node, was)
             && node.kubelet.pods.get(&was.uid).is_some_and(|p| matches!(p.phase, Phase::Running { .. }));
-        let Some(daemon) = node.daemons.iter_mut().find(|daemon| daemon.name == name) else { return };
+        if let Some(why) = node.end_of_bridge(was) {
+            self.violate(node.steady, "an instance ends when the DaemonSet controller's pod can run", why);
+        }
+        let ends_early = !is_full && node.ends_a_surge_early(was);
+        let index = node.daemons.iter().position(|daemon| daemon.name == name);
+        let Some(daemon) = index.map(|daemon| &mut node.daemons[daemon]) else { return };
         if daemon.wanted() != Some(was.revision) {
+            if ends_early && daemon.wanted().is_some() && daemon.allowed == 0 {
+                let what = format!("{} of {} at revision {}", was.name, was.daemon, was.revision);
+                self.violate(steady, "a surge ends nothing before another runs", what);
+            }
             if is_full && daemon.wanted().is_some() {
                 let what = format!("{} of {} at revision {}", was.name, was.daemon, was.revision);
                 self.violate(steady, "a full disk ends nothing that is to be replaced", what);
             }
+            return;
+        }
+        if node.bad_revisions.is_bad(was.revision) && index.is_some_and(|daemon| node.bad_revisions.is_cautious(daemon))
+        {
             return;
         }
         if node.kubelet.room.has_rejected(&was.uid) {
@@ -199,7 +212,16 @@ impl Laws {
         }
         let name = manifest.daemon.strip_prefix(&format!("{SPACE}/")).unwrap_or_default().to_owned();
         let steady = node.steady;
-        let Some(daemon) = node.daemons.iter_mut().find(|daemon| daemon.name == name) else { return };
+        let Some(index) = node.daemons.iter().position(|daemon| daemon.name == name) else { return };
+        let (returns, surges) = (node.is_return(index, manifest.revision), node.surges(&manifest.daemon));
+        let is_first = self.started_ever.insert(manifest.uid.clone());
+        if is_first && node.has_left(manifest.revision) {
+            let what = format!("{name} at revision {}", manifest.revision);
+            self.violate(steady, "a revision that has failed is not tried again", what);
+        }
+        // What surged starts at a boot beside what it is to replace.
+        let may_go_back = returns || surges && !is_first;
+        let daemon = &mut node.daemons[index];
         daemon.has_run = true;
         self.placed.insert(manifest.daemon.clone());
         let is_anew = daemon.is_on_new_disk || daemon.is_restored;
@@ -207,7 +229,7 @@ impl Laws {
             (daemon.is_on_new_disk, daemon.is_restored) = (false, false);
             daemon.highest = manifest.revision;
         }
-        if manifest.revision < daemon.highest {
+        if manifest.revision < daemon.highest && !may_go_back {
             let what = format!("{} from revision {} to {}", daemon.name, daemon.highest, manifest.revision);
             self.violate(steady, "nothing goes back by itself", what);
         }

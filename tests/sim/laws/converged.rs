@@ -56,6 +56,9 @@ impl Laws {
                 }
             }
         }
+        if let Some(wrong) = node.wrong_bridge() {
+            return self.violate(node.steady, "after the faults the node is as it is wanted", wrong);
+        }
         let text = (&*node.disk as &dyn Disk).text(format!("{MANIFESTS}/etcd.yaml")).unwrap_or_default();
         if text != foreign() {
             self.violate(node.steady, "files of others are untouched", "etcd.yaml is another");

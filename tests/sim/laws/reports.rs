@@ -50,7 +50,8 @@ impl Laws {
             .filter(|line| !line.starts_with('#'))
             .filter_map(|line| line.rsplit_once(' ').and_then(|(name, value)| Some((name, value.parse().ok()?))))
             .collect();
-        let running = node.daemons.iter().filter(|daemon| daemon.is_to_run()).count();
+        let bridged = node.bridges.iter().filter(|bridge| !bridge.is_handed_over_in_the_end()).count();
+        let running = node.daemons.iter().filter(|daemon| daemon.is_to_run()).count() + bridged;
         let mut expected = vec![
             ("daemonlet_daemons{state=\"running\"}".to_owned(), running as f64),
             ("daemonlet_problems".to_owned(), self.problems as f64),

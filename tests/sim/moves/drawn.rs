@@ -25,7 +25,10 @@ use super::disk::OwnFile;
 use super::disk::Piece;
 use super::disk::Place;
 use super::draw::Draw;
+use super::late::add_bad_revisions;
+use super::late::add_bridges;
 use super::late::add_restored_etcd;
+use super::late::add_surges;
 
 impl Life {
     pub(crate) fn of(seed: u64) -> Self {
@@ -80,6 +83,9 @@ impl Life {
         let selective = add_selection(&mut Draw::new(seed ^ 0x5e1e), &daemons, free, &mut moves);
         add_overrides(&mut Draw::new(seed ^ 0x0e44), &daemons, &mut moves);
         add_restored_etcd(&mut Draw::new(seed ^ 0xe7cd), daemons.len() as u64, &mut moves);
+        let cautious = add_bad_revisions(&mut Draw::new(seed ^ 0xbad), daemons.len() as u64, &mut moves);
+        let surging = add_surges(&mut Draw::new(seed ^ 0x5c49), daemons.len() as u64, crowded, &mut moves);
+        let bridged = add_bridges(&mut Draw::new(seed ^ 0xb00b), &mut moves);
         moves.retain(|(at, _)| *at < HOUR);
         let draw = &mut Draw::new(seed ^ 0xc0de);
         let conditioned = if draw.below(3) == 0 { some(draw) } else { Vec::new() };
@@ -95,6 +101,9 @@ impl Life {
             crowded,
             vendored,
             selective,
+            cautious,
+            surging,
+            bridged,
             moves,
         }
     }

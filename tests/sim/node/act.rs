@@ -320,6 +320,7 @@ impl Node {
             Move::LabelNode { is_big } => self.label_node(is_big),
             Move::Register { seconds } => self.register(seconds),
             Move::Override { daemon, seconds } => self.override_api(index(daemon), seconds),
+            Move::ApplyBad { daemon, seconds } => self.apply_bad(index(daemon), seconds),
             Move::CopyEtcd { seconds } => self.copy_etcd(seconds),
             Move::SelectFewer { fewer, seconds } => self.select_fewer(fewer, seconds),
             Move::Occupy { daemon, seconds } => self.occupy(index(daemon), seconds),

@@ -188,6 +188,9 @@ impl Node {
         let containers = object["spec"]["template"]["spec"]["containers"].take();
         let mut text = String::from("apiVersion: apps/v1\nkind: DaemonSet\n");
         text += &format!("metadata: {}\nspec:\n  selector: {}\n", object["metadata"], object["spec"]["selector"]);
+        if object["spec"]["updateStrategy"].is_object() {
+            text += &format!("  updateStrategy: {}\n", object["spec"]["updateStrategy"]);
+        }
         text += &format!("  template:\n    metadata: {}\n    spec:\n", object["spec"]["template"]["metadata"]);
         for (name, value) in object["spec"]["template"]["spec"].as_object().into_iter().flatten() {
             if name != "containers" {
@@ -223,6 +226,10 @@ impl Node {
         if self.conditioned.contains(&daemon) {
             annotations["daemonlet.dev/node-condition"] = crate::node_conditions::kind(daemon).into();
         }
+        if self.bad_revisions.is_cautious(daemon) {
+            annotations["daemonlet.dev/rollback"] = "auto".into();
+            annotations["daemonlet.dev/progress-deadline"] = "60s".into();
+        }
         if self.daemons[daemon].overlay.is_some() {
             annotations["daemonlet.dev/overlays"] = format!("o-{name}").into();
         }
@@ -242,6 +249,13 @@ impl Node {
                     {"name": "main", "image": "img:1", "env": [{"name": "REV", "value": revision.to_string()}], "ports": ports,
                         "volumeMounts": [{"name": "c", "mountPath": "/c"}, {"name": "s", "mountPath": "/s"}]},
                     {"name": "side", "image": "img:1"}]}}}});
+        if self.bad_revisions.is_bad(revision) {
+            let env = &mut object["spec"]["template"]["spec"]["containers"][0]["env"];
+            *env = json!([env[0], {"name": "BAD", "value": "yes"}]);
+        }
+        if self.surging.contains(&daemon) {
+            object["spec"]["updateStrategy"] = crate::surges::strategy();
+        }
         if self.selective.contains(&daemon) {
             object["spec"]["template"]["spec"]["nodeSelector"] = json!({"size": "big"});
         }

@@ -45,12 +45,13 @@ pub(crate) enum Heal {
     Selection,
     Override(u8),
     EtcdBackup,
+    Better(u8),
 }
 
 impl Node {
     /// When something ends by itself next.
     pub(crate) fn due(&self) -> i64 {
-        self.heals.iter().map(|(at, _)| *at).fold(self.kubelet.due(), i64::min)
+        self.heals.iter().map(|(at, _)| *at).fold(self.kubelet.due().min(self.bridges_due()), i64::min)
     }
 
     /// Does what is due by now.
@@ -66,6 +67,7 @@ impl Node {
         (server.now_millis, server.steady) = (now + self.wall.get(), now + self.suspended_in_all);
         self.kubelet.step(now, &self.disk, &mut server, &self.name);
         drop(server);
+        self.step_bridges();
         self.disk.set_exempt(exempt);
         self.effects.lock().unwrap().by_world = false;
     }
@@ -152,6 +154,7 @@ impl Node {
             }
             Heal::Label => self.get_label(),
             Heal::Selection => self.select_all(),
+            Heal::Better(daemon) => self.apply_better(usize::from(daemon)),
             Heal::EtcdBackup => self.restore_etcd(),
             Heal::Override(daemon) => self.end_override(usize::from(daemon)),
             Heal::Etc => self.restore_etc(),

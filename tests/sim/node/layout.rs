@@ -95,6 +95,10 @@ impl Node {
         }
         node["status"] = json!({"nodeInfo": {"kubeletVersion": "v1.36.2"},
             "conditions": [{"type": "Ready", "status": "True"}]});
+        if !self.bridges.is_empty() {
+            // What the scheduler says is short, an instance may have only if the Node has it.
+            node["status"]["allocatable"] = json!({"cpu": "4", "memory": "8Gi", "pods": "110"});
+        }
         self.server.lock().unwrap().put("nodes", node);
         if self.not_ready.is_some() {
             self.write_condition();
