@@ -9,7 +9,6 @@ use serde_json::Value;
 use serde_json::json;
 
 use super::api;
-use super::kubelet::ApiPod;
 use super::node::Node;
 use super::node::SPACE;
 
@@ -53,6 +52,16 @@ pub(crate) struct ControllersPod {
     pub(crate) is_bound: bool,
     /// Whether the scheduler has said that the instance may be what prevents that.
     pub(crate) may_end_instance: bool,
+}
+
+/// A pod of the API server.
+#[derive(Clone, Debug)]
+pub(crate) struct ApiPod {
+    pub(crate) name: String,
+    /// When its containers run, if they do not yet.
+    pub(crate) until: Option<i64>,
+    /// When they were made, by the wall clock in milliseconds.
+    pub(crate) made: i64,
 }
 
 impl Bridge {

@@ -14,6 +14,7 @@ use serde_json::json;
 
 use super::api;
 use super::api::Reach;
+use super::bridges::ApiPod;
 use super::moves::Blur;
 
 mod manifest;
@@ -59,16 +60,6 @@ pub(crate) struct Pod {
     made: i64,
     /// Whether its gate is closed: it has a sandbox, and no container.
     pub(crate) is_held: bool,
-}
-
-/// A pod of the API server.
-#[derive(Clone, Debug)]
-pub(crate) struct ApiPod {
-    pub(crate) name: String,
-    /// When its containers run, if they do not yet.
-    pub(crate) until: Option<i64>,
-    /// When they were made, by the wall clock in milliseconds.
-    pub(crate) made: i64,
 }
 
 /// What the runtime does when it is asked.

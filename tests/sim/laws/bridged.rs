@@ -13,8 +13,12 @@ const BOTH: i64 = 60_000;
 
 impl Laws {
     /// Neither runs nothing of it for long, nor do two.
-    pub(super) fn one_is_bridged(&mut self, node: &Node, is_up: bool) {
+    pub(super) fn one_is_bridged(&mut self, node: &mut Node, is_up: bool) {
         let is_served = node.is_reachable() && node.server.lock().unwrap().refusals.is_empty();
+        if !is_served {
+            // Then an instance returns because no API server answers, and may end once more for that pod.
+            node.bridges.iter_mut().for_each(|bridge| bridge.ended_for.clear());
+        }
         // Without its record it may have been handed over; on a Node that is not Ready nothing starts.
         let can_know = is_served || node.is_reachable() == is_served && !node.has_lost_state;
         let counts = is_up && node.is_clear() && can_know && node.not_ready.is_none() && !self.knows_nothing;
@@ -60,12 +64,12 @@ impl Node {
     pub(super) fn end_of_bridge(&mut self, was: &Manifest) -> Option<String> {
         let (booted, forgets) = (self.booted, self.forgets() || self.has_lost_state);
         let bridge = self.bridges.iter_mut().find(|bridge| bridge.full_name() == was.daemon)?;
-        let Some(pod) = &bridge.pod else { return Some(format!("{}: there is no pod of the controller", was.name)) };
-        if pod.is_bound {
-            return None;
-        }
         if bridge.allowed > 0 {
             bridge.allowed -= 1;
+            return None;
+        }
+        let Some(pod) = &bridge.pod else { return Some(format!("{}: there is no pod of the controller", was.name)) };
+        if pod.is_bound {
             return None;
         }
         if !pod.may_end_instance {

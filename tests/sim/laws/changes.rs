@@ -122,15 +122,16 @@ impl Laws {
         if let Some(why) = node.end_of_bridge(was) {
             self.violate(node.steady, "an instance ends when the DaemonSet controller's pod can run", why);
         }
-        let ends_early = !is_full && node.ends_a_surge_early(was);
+        let ends_early = node.ends_a_surge_early(was);
+        let is_beside = node.surges(&was.daemon) && !ends_early;
         let index = node.daemons.iter().position(|daemon| daemon.name == name);
         let Some(daemon) = index.map(|daemon| &mut node.daemons[daemon]) else { return };
         if daemon.wanted() != Some(was.revision) {
-            if ends_early && daemon.wanted().is_some() && daemon.allowed == 0 {
+            if ends_early && !is_full && daemon.wanted().is_some() && daemon.allowed == 0 {
                 let what = format!("{} of {} at revision {}", was.name, was.daemon, was.revision);
                 self.violate(steady, "a surge ends nothing before another runs", what);
             }
-            if is_full && daemon.wanted().is_some() {
+            if is_full && daemon.wanted().is_some() && !is_beside {
                 let what = format!("{} of {} at revision {}", was.name, was.daemon, was.revision);
                 self.violate(steady, "a full disk ends nothing that is to be replaced", what);
             }

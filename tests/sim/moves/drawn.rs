@@ -83,7 +83,8 @@ impl Life {
         let selective = add_selection(&mut Draw::new(seed ^ 0x5e1e), &daemons, free, &mut moves);
         add_overrides(&mut Draw::new(seed ^ 0x0e44), &daemons, &mut moves);
         add_restored_etcd(&mut Draw::new(seed ^ 0xe7cd), daemons.len() as u64, &mut moves);
-        let cautious = add_bad_revisions(&mut Draw::new(seed ^ 0xbad), daemons.len() as u64, &mut moves);
+        let bad_draw = &mut Draw::new(seed ^ 0xbad);
+        let cautious = add_bad_revisions(bad_draw, daemons.len() as u64, crowded, &mut moves);
         let surging = add_surges(&mut Draw::new(seed ^ 0x5c49), daemons.len() as u64, crowded, &mut moves);
         let bridged = add_bridges(&mut Draw::new(seed ^ 0xb00b), &mut moves);
         moves.retain(|(at, _)| *at < HOUR);

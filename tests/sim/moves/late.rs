@@ -29,8 +29,14 @@ pub(super) fn add_restored_etcd(draw: &mut Draw, daemons: u64, moves: &mut Vec<(
 }
 
 /// In one life of three, revisions come that fail. Gives the daemons that return from those.
-pub(super) fn add_bad_revisions(draw: &mut Draw, daemons: u64, moves: &mut Vec<(i64, Move)>) -> Vec<u8> {
-    if draw.below(3) > 0 {
+pub(super) fn add_bad_revisions(
+    draw: &mut Draw,
+    daemons: u64,
+    is_crowded: bool,
+    moves: &mut Vec<(i64, Move)>,
+) -> Vec<u8> {
+    // From one that has no room, too, they would return.
+    if draw.below(3) > 0 || is_crowded {
         return Vec::new();
     }
     let cautious = (0..daemons as u8).filter(|_| draw.below(4) > 0).collect();

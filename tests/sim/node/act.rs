@@ -325,6 +325,8 @@ impl Node {
             Move::SelectFewer { fewer, seconds } => self.select_fewer(fewer, seconds),
             Move::Occupy { daemon, seconds } => self.occupy(index(daemon), seconds),
             Move::EndReady { why, seconds } => self.end_ready(why, seconds),
+            // What the runtime says is evidence, too: it would return from a good revision.
+            Move::Blur { daemon, .. } if self.bad_revisions.is_cautious(index(daemon)) => {}
             Move::Blur { daemon, blur, seconds } => {
                 let daemon = index(daemon);
                 self.kubelet.blurred.insert(self.full_name(daemon), blur);
