@@ -15,8 +15,9 @@ impl Laws {
     /// Neither runs nothing of it for long, nor do two.
     pub(super) fn one_is_bridged(&mut self, node: &mut Node, is_up: bool) {
         let is_served = node.is_reachable() && node.server.lock().unwrap().refusals.is_empty();
-        if !is_served {
-            // Then an instance returns because no API server answers, and may end once more for that pod.
+        if !is_served || node.forgets() {
+            // Then an instance returns because no API server answers, or that one has ended in vain is not known: one may end once
+            // more for that pod.
             node.bridges.iter_mut().for_each(|bridge| bridge.ended_for.clear());
         }
         // Without its record it may have been handed over; on a Node that is not Ready nothing starts.

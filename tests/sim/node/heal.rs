@@ -171,14 +171,16 @@ impl Node {
                     self.put_objects(usize::from(daemon));
                 }
             }
+            // An editor tries again.
+            Heal::FinishWriting(daemon) if !self.can_write(usize::from(daemon)) => {
+                self.heals.push((self.steady + 300, heal))
+            }
             Heal::FinishWriting(daemon) => {
                 let daemon = usize::from(daemon);
                 if let Some(revision) = self.daemons[daemon].file {
                     let text = self.file_text(daemon, revision);
                     let path = self.path(daemon);
-                    if self.can_write(daemon) {
-                        self.as_world(|disk| overwrite(disk, &path, text.as_bytes()));
-                    }
+                    self.as_world(|disk| overwrite(disk, &path, text.as_bytes()));
                 }
             }
         }
