@@ -47,6 +47,8 @@ pub struct Liveness {
     /// Agents that are dead, and since when. They stay dead until they renew or change their report, also while no list
     /// comes.
     dead: BTreeMap<String, Timestamp>,
+    /// Agents that report and have had no Lease in any list since then.
+    without: BTreeMap<String, Timestamp>,
     /// Whether the mirror pod of the newest instance on a dead agent's node is Ready, and when it is looked up again.
     lookups: BTreeMap<MirrorPodLookup, (Option<bool>, Timestamp)>,
     /// When mirror pods were last looked up.
@@ -66,8 +68,10 @@ pub struct Liveness {
 /// What is known of a node's agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AgentLiveness {
-    /// It renews its Lease, or has none.
+    /// It renews its Lease, or has had no time to write one.
     Alive,
+    /// It reports and writes no Lease: it counts as alive, and its death will not be noticed.
+    NoLease,
     /// It has a Lease, and this process has not seen it renewed yet: its last report may be outdated.
     Unknown,
     /// It does not renew its Lease.
@@ -95,6 +99,7 @@ impl Liveness {
         self.leases.retain(|name, _| view.nodes.contains_key(name));
         self.confirmed.retain(|name| view.nodes.contains_key(name));
         self.dead.retain(|name, _| view.nodes.contains_key(name));
+        self.without.retain(|name, _| view.report(name).is_some_and(|report| report.said != 0));
         // An instance that is reported no more has gone.
         self.lookups.retain(|lookup, _| view.report(&lookup.node).is_some_and(|report| report.has(&lookup.pod.name)));
     }
@@ -179,11 +184,24 @@ impl Liveness {
             }
             _ => self.leases.values_mut().for_each(|(_, since)| *since = now),
         }
+        self.note_missing(last, now);
         for (name, (_, renewed)) in &self.leases {
             let since = self.reports.get(name).map_or(*renewed, |(_, said)| *renewed.max(said));
             if now - since >= STALE {
                 self.dead.entry(name.clone()).or_insert(since);
             }
+        }
+    }
+
+    /// Notes which agents that report have no Lease. `last`: when the Leases were listed before.
+    fn note_missing(&mut self, last: Option<Timestamp>, now: Timestamp) {
+        // No agent can write one while no API server answers, and a jump of the clock proves nothing.
+        if last.is_none_or(|last| last > now || now - last > STALE) {
+            self.without.clear();
+        }
+        self.without.retain(|name, _| !self.leases.contains_key(name));
+        for name in self.reports.keys().filter(|name| !self.leases.contains_key(*name)) {
+            self.without.entry(name.clone()).or_insert(now);
         }
     }
 
@@ -194,9 +212,10 @@ impl Liveness {
         }
         // Leases that are no longer listed prove nothing.
         let is_read = self.listed.is_some_and(|listed| now - listed <= STALE);
-        match is_read && self.leases.contains_key(node) && !self.confirmed.contains(node) {
-            true => AgentLiveness::Unknown,
-            false => AgentLiveness::Alive,
+        match self.without.get(node) {
+            Some(since) if is_read && *since + STALE <= now => AgentLiveness::NoLease,
+            _ if is_read && self.leases.contains_key(node) && !self.confirmed.contains(node) => AgentLiveness::Unknown,
+            _ => AgentLiveness::Alive,
         }
     }
 

@@ -107,6 +107,7 @@ impl Concerns {
         let mut problems = removal_guard.problems(cluster, &inputs, observation.now);
         problems.extend(mount_namespace.problems());
         problems.extend(mirror_owners.problem());
+        problems.extend(node_lease.problem().cloned());
         problems.extend(startup_taint.problem(observation, config));
         problems.extend(node_conditions.problem().filter(|_| config.node_conditions));
         let due = vec![

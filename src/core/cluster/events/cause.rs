@@ -32,6 +32,8 @@ pub enum TroubleCause {
     TakenAway,
     Stuck(Stuck),
     AgentDead,
+    /// An agent reports and writes no Lease.
+    LeaseNotWritten,
     NoAgent,
     LeftAlone,
     /// Nodes start nothing though nothing holds it.
@@ -97,6 +99,7 @@ impl fmt::Display for TroubleCause {
             Self::TakenAway => "it was taken away after the node took the revision and before it was available",
             Self::Stuck(stuck) => stuck.text(),
             Self::AgentDead => "agent does not renew its Lease",
+            Self::LeaseNotWritten => "agent writes no Lease",
             Self::NoAgent => "no agent",
             Self::LeftAlone => "left alone by its agent",
             Self::Waits => "waits to start, and NodeDaemons says for what,",

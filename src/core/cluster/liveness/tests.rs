@@ -104,6 +104,30 @@ fn nothing_is_known_of_an_agent_before_its_lease_was_seen_to_change() {
 }
 
 #[test]
+fn an_agent_that_reports_and_has_no_lease_for_a_minute_writes_none() {
+    let mut view = ClusterSnapshot::default();
+    view.put(WatchedKind::NodeDaemons, report("m"));
+    let mut liveness = Liveness::default();
+    let mut at_second = |second: i64, leases: &BTreeMap<String, String>| {
+        liveness.follow(&view, at(second * SECOND));
+        liveness.listed(leases, at(second * SECOND));
+        liveness.of("a", at(second * SECOND))
+    };
+    let none = BTreeMap::new();
+    for second in (0..=75).step_by(15) {
+        let expected = if second < 60 { AgentLiveness::Alive } else { AgentLiveness::NoLease };
+        assert_eq!(at_second(second, &none), expected, "{second}");
+    }
+    assert_eq!(at_second(90, &leases("x")), AgentLiveness::Alive, "it was made");
+    assert_eq!(at_second(105, &none), AgentLiveness::Alive, "it was deleted, and may be made again");
+    assert_eq!(at_second(300, &none), AgentLiveness::Alive, "nothing was read for long");
+    (315..=345).step_by(15).for_each(|second| drop(at_second(second, &none)));
+    assert_eq!(at_second(360, &none), AgentLiveness::NoLease);
+    assert_eq!(liveness.of("a", at(421 * SECOND)), AgentLiveness::Alive, "nor is anything read now");
+    assert_eq!(liveness.of("b", at(360 * SECOND)), AgentLiveness::Alive, "it has no report");
+}
+
+#[test]
 fn a_lease_that_was_renewed_just_now_is_in_force_at_once() {
     let now = at(1_000 * SECOND);
     for (renewed, liveness_then) in [

@@ -92,6 +92,7 @@ pub(super) fn causes(
             AgentLiveness::Dead if node.reports => add(TroubleCause::AgentDead, node.name),
             _ if !node.reports => add(TroubleCause::NoAgent, node.name),
             _ if node.left_alone => add(TroubleCause::LeftAlone, node.name),
+            AgentLiveness::NoLease => add(TroubleCause::LeaseNotWritten, node.name),
             _ => {}
         }
     }

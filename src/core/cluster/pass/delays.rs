@@ -85,7 +85,7 @@ pub(super) fn of(known: &Basis<'_>, daemon: &WatchedDaemon, row: &NodeRow<'_>) -
     let is_begun = has_begun(daemon, reported);
     let node = row.entry.node.as_ref().filter(|node| node.reachable && daemon.belongs(row.entry));
     let is_ready = node.is_some_and(|node| node.ready) && newest.is_some_and(|newest| newest.ready_since.is_some());
-    let is_alive = row.agent.liveness == AgentLiveness::Alive;
+    let is_alive = matches!(row.agent.liveness, AgentLiveness::Alive | AgentLiveness::NoLease);
     let is_late_yet = node.is_some() && is_alive && (is_begun || newest.is_none()) && !is_ready;
     let claimed = reported.replacing.map(|_| since(before.claimed));
     let made = newest.filter(|newest| newest.revision == daemon.wanted).map(|newest| newest.created);

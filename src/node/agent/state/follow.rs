@@ -109,7 +109,7 @@ impl AgentState {
         let is_coordinated = self.inputs.coordinated || self.inputs.coordination_unknown;
         let has_approvals = concerns.claims.observe(observation, is_coordinated, log);
         self.inputs.follow_coordination(has_approvals, observation.snapshot());
-        concerns.node_lease.observe(observation, log);
+        concerns.node_lease.observe(observation);
         concerns.startup_taint.observe(observation, log);
         concerns.node_conditions.observe(observation, log);
     }

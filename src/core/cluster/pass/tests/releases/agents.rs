@@ -1,6 +1,7 @@
 //! Which agents a rollout waits for: dead or silent ones, and those that have not renewed their Lease yet.
 
 use super::*;
+use crate::core::cluster::events::TroubleCause;
 
 #[test]
 fn reports_that_go_with_their_resource_are_no_outage_for_a_minute() {
@@ -107,6 +108,22 @@ fn a_dead_agent_is_not_believed() {
     view.put(WatchedKind::NodeDaemons, alive);
     view.state.liveness.follow(&view.view, now);
     assert_eq!((view.plan(now).mirrors, approved(&view.plan(now)).len()), (vec![], 1));
+}
+
+#[test]
+fn an_agent_that_writes_no_lease_is_named() {
+    let mut view = world(json!({}));
+    for seconds in (0..=60).step_by(15) {
+        let now = NOW + ms(seconds * 1_000);
+        view.state.liveness.follow(&view.view, now);
+        let leases = NODES[1..].iter().map(|name| ((*name).to_owned(), seconds.to_string()));
+        view.state.liveness.listed(&leases.collect(), now);
+    }
+    assert_eq!(condition(&view.plan(NOW + ms(59_000)), "Degraded").0, "False");
+    let plan = view.plan(NOW + ms(60_000));
+    assert_eq!(condition(&plan, "Degraded").2, "agent writes no Lease on 1 node: a");
+    assert_eq!(approved(&plan), [("a".to_owned(), hash("two"))], "it lives as far as is known");
+    assert!(plan.troubles.keys().any(|trouble| trouble.cause == TroubleCause::LeaseNotWritten));
 }
 
 #[test]
