@@ -291,7 +291,8 @@ fn note_nodes(
         plan.older_unavailable.insert(key.clone(), older);
     }
     let delays = delays::plan(known, daemon);
-    plan.look(delays.values().filter_map(|delay| delay.ends(daemon)).filter(|at| *at > now));
+    let ends = delays.values().flat_map(|delay| [delay.ends(daemon), delay.waits_until()]).flatten();
+    plan.look(ends.filter(|at| *at > now));
     if !delays.is_empty() {
         plan.delays.insert(key.clone(), delays);
     }

@@ -52,6 +52,7 @@ def _find(text, pattern):
 
 # Causes of which the coordinator alone knows.
 _OWN_CAUSES = ("approval not claimed", "agent does not renew its Lease", "agent writes no Lease",
+               "cannot start the released revision, and NodeDaemons says why,",
                "not available within the progress deadline", "not available with an older revision",
                "its Node was deleted after it took the revision and before it was available")
 _TROUBLE = ("refused", "failing", "notAccepted")

@@ -36,6 +36,8 @@ pub enum TroubleCause {
     LeaseNotWritten,
     NoAgent,
     LeftAlone,
+    /// Nodes that are kept on the released revision have nothing, and cannot start it.
+    ReleasedNotStarted,
     /// Nodes start nothing though nothing holds it.
     Waits,
     /// For no other cause that is known.
@@ -102,6 +104,7 @@ impl fmt::Display for TroubleCause {
             Self::LeaseNotWritten => "agent writes no Lease",
             Self::NoAgent => "no agent",
             Self::LeftAlone => "left alone by its agent",
+            Self::ReleasedNotStarted => "cannot start the released revision, and NodeDaemons says why,",
             Self::Waits => "waits to start, and NodeDaemons says for what,",
             Self::Late => "not available within the progress deadline",
             Self::OlderUnavailable => "not available with an older revision",

@@ -5,6 +5,7 @@
 use super::Basis;
 use super::broken::Broken;
 use super::delays;
+use super::facts;
 use super::facts::has_wanted;
 use super::facts::missing;
 use super::lacking;
@@ -14,6 +15,7 @@ use super::reported::NodeRow;
 use crate::core::cluster::events::TroubleCause;
 use crate::core::cluster::history::RevisionFact;
 use crate::core::cluster::liveness::AgentLiveness;
+use crate::core::cluster::released::Released;
 use crate::core::cluster::requests::RequestTarget;
 use crate::core::cluster::requests::RevisionChange;
 use crate::core::cluster::requests::SendError;
@@ -45,13 +47,14 @@ pub(super) fn missing_objects(known: &Basis<'_>, daemon: &WatchedDaemon, back: O
 
 /// What goes wrong, by cause: the revision that failed, else daemons that are refused or failing; agents that do not
 /// claim what they are given; nodes that are lost, those that keep the rollout from going on, and those that are late.
-/// `towards`: the nodes as the rollout sees them; `back`: those that lack an object to go back.
+/// `towards`: the nodes as the rollout sees them; `back`: those that lack an object to go back; `kept_on`: the released
+/// revision, if nodes that join are to start that.
 pub(super) fn causes(
     known: &Basis<'_>,
     daemon: &WatchedDaemon,
     facts: &[NodeFact<'_>],
     (towards, rolled): (&[NodeFact<'_>], &RolloutPlan),
-    (broken, back): (&Broken, Option<&Lacking>),
+    (broken, back, kept_on): (&Broken, Option<&Lacking>, Option<&Released>),
 ) -> NodesByCause {
     let view = known.view;
     let mut causes = NodesByCause::new();
@@ -96,6 +99,9 @@ pub(super) fn causes(
             _ => {}
         }
     }
+    if let Some(released) = kept_on {
+        cannot_join(known, daemon, released).for_each(|node| add(TroubleCause::ReleasedNotStarted, node));
+    }
     let mut named: BTreeSet<String> = causes.values().flatten().cloned().collect();
     for node in older::lasting(known, daemon, facts).into_iter().filter(|node| !named.contains(*node)) {
         causes.entry(TroubleCause::OlderUnavailable).or_default().push(node.to_owned());
@@ -115,6 +121,24 @@ pub(super) fn causes(
         causes.entry(cause).or_default().push(node.name.to_owned());
     }
     causes
+}
+
+/// Nodes that have nothing and cannot start the `released` revision: it has no ControllerRevision, and the newest is not to
+/// start, or something else has kept it from starting for a minute.
+fn cannot_join<'a>(known: &Basis<'a>, daemon: &WatchedDaemon, released: &Released) -> impl Iterator<Item = &'a str> {
+    let hash = known.view.names.find(&released.hash);
+    let is_gone = hash.is_none_or(|hash| facts::revision(known.view, daemon, hash).is_none());
+    let cannot = move |row: &NodeRow<'a>| {
+        let reported = row.reported.filter(|reported| delays::waits(reported));
+        let is_over = || delays::of(known, daemon, row).and_then(|delay| delay.waits_until());
+        let should_run = row.entry.node.is_some() && daemon.should_run(row.entry);
+        reported.filter(|_| should_run && !row.agent.is_dead()).is_some_and(|reported| match reported.awaits_rollout {
+            // Else it is not for this node.
+            true => is_gone,
+            false => is_over().is_some_and(|at| at <= known.now),
+        })
+    };
+    known.nodes_with(daemon.key).filter(cannot).map(|row| row.name)
 }
 
 /// Whether the rollout is held by something other than its nodes: a pause, a step, a partition.

@@ -9,6 +9,7 @@ use crate::core::cluster::liveness::AgentLiveness;
 use crate::core::cluster::rollout::ApprovalFact;
 use crate::core::cluster::rollout::InstanceFact;
 use crate::core::cluster::rollout::NodeFact;
+use crate::core::cluster::rollout::UNCLAIMED;
 use crate::core::cluster::snapshot::ReportedDaemon;
 use crate::core::cluster::snapshot::WatchedDaemon;
 use crate::core::cluster::snapshot::WatchedNode;
@@ -51,6 +52,11 @@ impl NodeDelay {
     /// When the progress deadline of what is not ready is over.
     pub(super) fn ends(&self, daemon: &WatchedDaemon) -> Option<Timestamp> {
         self.not_ready.map(|since| since + deadline(daemon))
+    }
+
+    /// When it has waited for as long as an approval waits to be claimed.
+    pub(super) fn waits_until(&self) -> Option<Timestamp> {
+        self.not_ready.map(|since| since + UNCLAIMED)
     }
 
     /// Whether that is over for the instance that `has_begun`, or is still to begin.

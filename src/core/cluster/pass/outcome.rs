@@ -76,7 +76,8 @@ impl RolloutOutcome<'_> {
         if !is_countable || facts::are_reports_lost(known, nodes) {
             return;
         }
-        let (rolled, broken) = ((self.towards, self.rolled), (self.broken, self.lacking));
+        let kept_on = self.released.filter(|(_, first)| *first == FirstInstances::Held).map(|(released, _)| released);
+        let (rolled, broken) = ((self.towards, self.rolled), (self.broken, self.lacking, kept_on));
         let causes = causes::causes(known, daemon, nodes, rolled, broken);
         let unwritten = self.current.and_then(|current| causes::unwritten(known, daemon, current));
         let mut trouble = |cause, nodes| {

@@ -7,6 +7,7 @@ use crate::core::cluster::requests::SendError;
 
 mod agents;
 mod halts;
+mod joining;
 mod lost_nodes;
 mod orphaned;
 
