@@ -62,6 +62,8 @@ pub struct GoingBack {
     pub unable: usize,
     /// How many run neither of the two: they keep their revision.
     pub others: usize,
+    /// How many are to run it and have nothing.
+    pub empty: usize,
 }
 
 /// Why a rollout does not progress: something holds it.
@@ -131,21 +133,19 @@ fn waits(facts: &ConditionFacts<'_>) -> String {
 
 /// That a rollout is taken back.
 fn going_back(back: &GoingBack, facts: &ConditionFacts<'_>) -> (bool, &'static str, String) {
-    let GoingBack { revision, left, unable, others } = back;
+    let GoingBack { revision, left, unable, others, empty } = back;
     let why = if facts.is_aborted { "it was aborted" } else { "it failed" };
-    match (left, others) {
+    match (left, others + empty) {
         (0, _) if *unable > 0 => {
             let hint = "never ran it, and it has no ControllerRevision: change the template";
             (false, "Held", format!("{why}: {} cannot go back to revision {revision}: they {hint}", count(*unable)))
         }
         (0, 0) => (false, "RolledBack", format!("{why}: every node is on revision {revision} again")),
-        (0, others) => {
-            let others = count(*others);
-            (
-                false,
-                "RolledBack",
-                format!("{why}: no node has it any more; {others} with an older revision than it keep that"),
-            )
+        (0, _) => {
+            let keep = (*others > 0).then(|| format!("; {} with an older revision than it keep that", count(*others)));
+            let nothing = (*empty > 0).then(|| format!("; nothing runs on {}", count(*empty)));
+            let rest: String = keep.into_iter().chain(nothing).collect();
+            (false, "RolledBack", format!("{why}: no node has it any more{rest}"))
         }
         (left, _) => {
             let message = format!("{why}: {} left to go back to revision {revision}{}", count(*left), waits(facts));

@@ -231,9 +231,8 @@ fn coordinate(known: &Basis<'_>, key: &ObjectKey, daemon: &WatchedDaemon, plan: 
         let returning = facts::returning(known, daemon, &facts, (to, &noted));
         rolled = rollout::plan(&RolloutRules { wanted: to, ..rules::unhindered(&rules) }, min_ready, &returning, now);
         facts::count_unable(daemon, &returning, &mut rolled);
-        let (left, unable, others) = facts::left_and_others(daemon, &returning, to);
+        back = Some(facts::going_back(view, daemon, &returning, to));
         (towards, lacking) = (Cow::Owned(returning), Some(noted));
-        back = Some(conditions::GoingBack { revision: view.names.text(to).to_owned(), left, unable, others });
         target = to;
     }
     let (counted, look_again) = count(daemon, &facts, now);

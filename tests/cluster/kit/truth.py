@@ -50,6 +50,11 @@ def _find(text, pattern):
     return found.group(1).strip("\"'") if found else None
 
 
+def _only(values):
+    """The value that all have; None: they have several."""
+    return next(iter(values)) if len(values) == 1 else None
+
+
 # Causes of which the coordinator alone knows.
 _OWN_CAUSES = ("approval not claimed", "agent does not renew its Lease", "agent writes no Lease",
                "cannot start the released revision, and NodeDaemons says why,",
@@ -181,6 +186,7 @@ class Truth:
         return {"desired": len(belong), "current": sum(bool(them) for them, _ in belong),
                 "updated": sum(bool(them and them[0][1] == wanted) for them, _ in belong),
                 "ready": serve, "available": serve, "unavailable": len(belong) - serve, "places": len(has),
+                "everywhere": _only({them[-1][1] if them else None for them, _ in belong}),
                 "newest": sum(bool(them and them[-1][1] == wanted) for them, _ in has),
                 "serving": sum(bool(is_up and any(one[2] for one in them)) for them, is_up in has)}
 
@@ -262,6 +268,9 @@ class Truth:
         reasons = {c["type"]: c["reason"] for c in status["conditions"]}
         if reasons.get("Progressing") == "Complete" and is_new:
             yield "Progressing=Complete", "", True, lambda counters, *_: counters["updated"] == counters["desired"]
+        words = next((c["message"] for c in status["conditions"] if c["reason"] == "RolledBack"), "")
+        if is_new and (found := re.search(r"every node is on revision (\w+) again$", words)):
+            yield "Progressing=RolledBack", "", found.group(1), lambda counters, *_: counters["everywhere"]
         if reasons.get("Available") in ("AllAvailable", "Unavailable"):
             words = next(c["message"] for c in status["conditions"] if c["type"] == "Available")
             yield "Available", "", words, lambda counters, *_: f"{counters['available']} of {counters['desired']} nodes"

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use crate::core::annotations;
+use crate::core::cluster::conditions::GoingBack;
 use crate::core::cluster::history::RevisionFact;
 use crate::core::cluster::liveness::AgentLiveness;
 use crate::core::cluster::liveness::MirrorPodLookup;
@@ -310,15 +311,24 @@ pub(super) fn count_unable(daemon: &WatchedDaemon, facts: &[NodeFact<'_>], rolle
     }
 }
 
-/// How far a rollout back to `to` has come, by what [`returning`] gives: how many nodes are still to leave the wanted
-/// revision, how many of them cannot, and how many run neither of the two.
-pub(super) fn left_and_others(daemon: &WatchedDaemon, facts: &[NodeFact<'_>], to: Name) -> (usize, usize, usize) {
+/// How far a rollout back to `to` has come, by what [`returning`] gives.
+pub(super) fn going_back(
+    view: &ClusterSnapshot,
+    daemon: &WatchedDaemon,
+    facts: &[NodeFact<'_>],
+    to: Name,
+) -> GoingBack {
     let leaves = |node: &&NodeFact<'_>| node.belongs && has_taken(daemon, node);
-    let (left, unable) =
-        (facts.iter().filter(leaves).count(), facts.iter().filter(leaves).filter(|n| n.failed).count());
+    let unable = facts.iter().filter(leaves).filter(|n| n.failed).count();
     let is_other = |node: &NodeFact<'_>| node.instances.iter().any(|i| !i.ending) && !has(node, to);
-    let others = facts.iter().filter(|node| node.should_run && !leaves(node) && is_other(node)).count();
-    (left - unable, unable, others)
+    let stay = || facts.iter().filter(|node| node.should_run && !leaves(node));
+    GoingBack {
+        revision: view.names.text(to).to_owned(),
+        left: facts.iter().filter(leaves).count() - unable,
+        unable,
+        others: stay().filter(|node| is_other(node)).count(),
+        empty: stay().filter(|node| node.instances.iter().all(|i| i.ending)).count(),
+    }
 }
 
 /// Whether a node has the wanted revision, or is being replaced: what it has next is not known.

@@ -107,6 +107,11 @@ fn an_abort_takes_nothing_from_nodes_that_never_had_what_is_aborted() {
     let (_, reason, message) = condition(&plan, "Progressing");
     let others = "it was aborted: no node has it any more; 2 nodes with an older revision than it keep that";
     assert_eq!((reason.as_str(), message.as_str()), ("RolledBack", others));
+    // Two that have nothing are not back.
+    let empty = |image: &str| json!({"instances": [], "phase": "waiting", "previous": hash(image)});
+    ["c", "d"].iter().for_each(|name| view.put(WatchedKind::NodeDaemons, report(name, "one", empty("one"), json!([]))));
+    let message = condition(&view.plan(NOW), "Progressing").2;
+    assert_eq!(message, "it was aborted: no node has it any more; nothing runs on 2 nodes");
     // One that claimed it in the last moment goes back, too.
     let claims = json!({"replacing": hash("three")});
     view.put(WatchedKind::NodeDaemons, report("c", "two", claims, approval("three", "2023-11-14T22:13:20Z")));
