@@ -31,7 +31,9 @@ use super::requests::RequestTarget;
 use super::requests::RevisionChange;
 use super::requests::SendError;
 use super::retries::Retries;
+use super::rollout::UNCLAIMED;
 use super::snapshot::ClusterSnapshot;
+use super::snapshot::NodeReport;
 
 /// What is remembered.
 #[derive(Clone, Debug, Default)]
@@ -63,6 +65,8 @@ pub struct CoordinatorState {
     pub(super) left_out: BTreeSet<String>,
     /// Nodes without a report, since when.
     pub(super) unreported: BTreeMap<String, Timestamp>,
+    /// How it was when everything was first listed.
+    first_reports: Option<FirstReports>,
     /// Nodes whose approvals were written in this term: they name the Lease, if the resource has a place for it.
     pub(super) approved: BTreeSet<String>,
     pub liveness: Liveness,
@@ -88,6 +92,14 @@ pub struct CoordinatorState {
     pub(super) totals: Totals,
     /// What is to be logged of the last observation.
     pub(super) notices: Vec<Notice>,
+}
+
+/// The agents' reports when everything was first listed.
+#[derive(Clone, Copy, Debug)]
+struct FirstReports {
+    at: Timestamp,
+    /// Whether most nodes had none: the resource is new, and their agents have yet to make them.
+    are_few: bool,
 }
 
 /// What is counted since the process started.
@@ -143,11 +155,28 @@ impl CoordinatorState {
         if !view.is_complete() {
             return;
         }
+        let is_unreported = |report: Option<&NodeReport>| report.is_none_or(|report| report.said == 0);
         let unreported =
-            view.nodes.iter().filter(|(_, entry)| entry.report.as_ref().is_none_or(|report| report.said == 0));
+            view.nodes.iter().filter(|(_, entry)| is_unreported(entry.report.as_ref())).map(|(name, _)| name);
+        let unreported: Vec<&String> = unreported.collect();
         // A clock that was set back makes no node wait longer.
         let begin = |name: &String| since.get(name).copied().filter(|at| *at <= now).unwrap_or(now);
-        self.unreported = unreported.map(|(name, _)| (name.clone(), begin(name))).collect();
+        let are_few = 2 * unreported.len() > view.nodes.len();
+        self.first_reports.get_or_insert(FirstReports { at: now, are_few });
+        self.unreported = unreported.into_iter().map(|name| (name.clone(), begin(name))).collect();
+    }
+
+    /// Whether a node had no report when everything was first listed, nor had most others.
+    pub(super) fn has_yet_to_report(&self, node: &str) -> bool {
+        let first = self.first_reports.filter(|first| first.are_few);
+        first.is_some_and(|first| self.unreported.get(node) == Some(&first.at))
+    }
+
+    /// Whether a node without a report may have an agent: not, if it alone had none when everything was first listed, or for a
+    /// minute.
+    pub(super) fn may_yet_report(&self, node: &str, now: Timestamp) -> bool {
+        let had_none = |since: Timestamp| self.first_reports.is_some_and(|first| first.at == since && !first.are_few);
+        self.unreported.get(node).is_some_and(|since| *since + UNCLAIMED > now && !had_none(*since))
     }
 
     fn answered(&mut self, reply: &CoordinatorReply, now: Timestamp) {

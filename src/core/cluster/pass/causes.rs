@@ -93,6 +93,7 @@ pub(super) fn causes(
     for node in facts.iter().filter(counts) {
         match node.agent {
             AgentLiveness::Dead if node.reports => add(TroubleCause::AgentDead, node.name),
+            _ if !node.reports && known.state.may_yet_report(node.name, known.now) => {}
             _ if !node.reports => add(TroubleCause::NoAgent, node.name),
             _ if node.left_alone => add(TroubleCause::LeftAlone, node.name),
             AgentLiveness::NoLease => add(TroubleCause::LeaseNotWritten, node.name),

@@ -157,10 +157,12 @@ fn label<'a>(node: &'a WatchedNode, key: &str) -> &'a str {
     node.view.labels.get(key).map_or("", String::as_str)
 }
 
-/// Whether reports have just disappeared though their Nodes exist, as when the NodeDaemons resource is deleted: the
-/// daemons run on, and live agents report again.
+/// Whether reports have just disappeared though their Nodes exist, or have yet to come, as when the NodeDaemons resource is
+/// deleted or made: the daemons run on, and live agents report.
 pub(super) fn are_reports_lost(known: &Basis<'_>, facts: &[NodeFact<'_>]) -> bool {
-    let is_lost = |node: &NodeFact<'_>| node.unreported_until.is_some() && known.state.liveness.has_reported(node.name);
+    let state = known.state;
+    let comes = |name: &str| state.liveness.has_reported(name) || state.has_yet_to_report(name);
+    let is_lost = |node: &NodeFact<'_>| node.unreported_until.is_some() && comes(node.name);
     facts.iter().any(|node| node.should_run && is_lost(node))
 }
 

@@ -23,10 +23,32 @@ fn reports_that_go_with_their_resource_are_no_outage_for_a_minute() {
     let plan = view.plan(NOW + ms(1) + rollout::UNCLAIMED);
     assert_eq!(status(&plan)["numberReady"], 2);
     assert_eq!(condition(&plan, "Degraded").2, "no agent on 1 node: a");
-    // A node that joins has none to lose.
+    // A node that joins has none to lose, and a minute to make its first one.
     view.put(WatchedKind::NodeDaemons, report("a", "one", json!({}), json!([])));
     view.put(WatchedKind::Nodes, node("e", "True"));
-    assert_eq!(status(&view.plan(NOW + ms(2) + rollout::UNCLAIMED))["desiredNumberScheduled"], 5);
+    let joined = NOW + ms(2) + rollout::UNCLAIMED;
+    let plan = view.plan(joined);
+    assert_eq!(status(&plan)["desiredNumberScheduled"], 5);
+    assert_eq!(condition(&plan, "Degraded").0, "False");
+    assert_eq!(condition(&view.plan(joined + rollout::UNCLAIMED), "Degraded").2, "no agent on 1 node: e");
+}
+
+#[test]
+fn reports_that_come_with_their_resource_are_no_outage_before_them() {
+    let gone = |name: &str| Change::Gone(WatchedKind::NodeDaemons, Box::new(json!({"metadata": {"name": name}})));
+    let mut view = world(json!({}));
+    NODES.iter().for_each(|name| view.take(gone(name)));
+    for now in [NOW, NOW + ms(1)] {
+        let plan = view.plan(now);
+        assert_eq!((status(&plan), plan.troubles.len()), (json!(null), 0), "agents have yet to report");
+        view.put(WatchedKind::NodeDaemons, on_two("a"));
+    }
+    let plan = view.plan(NOW + rollout::UNCLAIMED);
+    assert_eq!(condition(&plan, "Degraded").2, "no agent on 3 nodes: b, c, d");
+    // Where most have reported before, the others have no agent: a coordinator that takes over says so at once.
+    let mut view = world(json!({}));
+    ["a", "b"].iter().for_each(|name| view.take(gone(name)));
+    assert_eq!(condition(&view.plan(NOW), "Degraded").2, "no agent on 2 nodes: a, b");
 }
 
 #[test]
