@@ -183,6 +183,8 @@ pub enum Withheld {
     OlderResource,
     /// It cannot be read whether the coordinator that approved it still holds the Lease.
     LeaseNotRead,
+    /// Its approval names no Lease, though others did: it is not known whether its coordinator still holds it.
+    NoLease,
     /// People have paused it.
     Paused,
     /// Its rollout is halted, or people have taken it back.
@@ -207,6 +209,9 @@ impl Withheld {
             Self::LeaseNotRead => {
                 "it is approved, and the coordinator's Lease cannot be read, as it is before each change"
             }
+            Self::NoLease => {
+                "its approval does not name the coordinator's Lease, as others have: who gave it may not coordinate any more"
+            }
             Self::Paused => "the annotation daemonlet.dev/paused holds it",
             Self::Halted => "its rollout is halted or aborted; `kubectl daemonlet retry` lets it go on",
             Self::NoCoordinator => "the cluster has no NodeDaemons, which hold the coordinator's approvals",
@@ -221,6 +226,7 @@ impl Withheld {
                  daemonlet.dev/coordination=none to let each node change by itself",
             ),
             Self::OlderResource => Some("apply nodedaemons.yaml of this version"),
+            Self::NoLease => Some("apply nodedaemons.yaml of this version, and run a coordinator of this version"),
             Self::NoCoordinator => Some("install a coordinator, or remove the annotation daemonlet.dev/first-install"),
             Self::NotApproved | Self::NotRead | Self::Until(_) | Self::LeaseNotRead | Self::Paused | Self::Halted => {
                 None

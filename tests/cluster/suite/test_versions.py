@@ -24,7 +24,7 @@ CRD = "crd/nodedaemons.daemonlet.dev"
 LATER_ANNOTATION = "daemonlet.dev/by-building"
 LATER = {"later": {"type": "string"}}
 # What a first version could do without.
-YOUNG = {"approvals": ("overlays", "when", "lease"), "daemons": ("overlays", "staged", "pullFailed", "missing", "stockPod", "previous")}
+YOUNG = {"approvals": ("overlays", "when"), "daemons": ("overlays", "staged", "pullFailed", "missing", "stockPod", "previous")}
 
 
 class VersionsTest(Coordinated):
@@ -74,6 +74,11 @@ class VersionsTest(Coordinated):
         """NodeDaemons, by node."""
         return {report["metadata"]["name"]: report for report in self.admin.list("nodedaemons")}
 
+    def instances(self):
+        """Pod and revision of each instance, by node."""
+        said = {name: [it for daemon in report["status"]["daemons"] for it in daemon["instances"]] for name, report in self.reports().items()}
+        return {name: [(it["pod"], it["revision"]) for it in of] for name, of in said.items()}
+
     def test_1_fields_of_a_later_version_are_kept_by_agents_and_coordinator(self):
         def later(spec, status):
             spec |= LATER
@@ -111,23 +116,29 @@ class VersionsTest(Coordinated):
         # Once after it was taken, and once a minute.
         self.assertLessEqual(writes, 2 * NODES, "the agents insist again and again")
 
-    def test_3_the_shipped_resource_comes_back(self):
+    def test_3_approvals_from_which_the_resource_drops_the_lease_are_not_claimed_until_the_shipped_one_comes_back(self):
+        def without_lease(spec, _status):
+            del spec["approvals"]["items"]["properties"]["lease"]
+        before = self.instances()
+        self.schema(without_lease)
+        self.change(3.5)
+        approved = lambda: [a for report in self.reports().values() for a in report["spec"].get("approvals", [])]
+        until(approved, 30, "a node is approved")
+        self.assertNotIn("lease", json.dumps(approved()))
+        until(lambda: "does not name the coordinator's Lease" in json.dumps(self.reports()), 30, "its agent says why it does not claim that")
+        never(lambda: self.instances() != before, 5, "a node has changed")
         self.schema(lambda spec, status: None)
         self.roll_out(4)
         until(lambda: all("previous" in json.dumps(report) for report in self.reports().values()), 90, "what was dropped is said again")
 
     def test_4_an_older_coordinator_rolls_nothing_out_that_a_later_annotation_may_bound(self):
-        def instances():
-            said = {name: [it for daemon in report["status"]["daemons"] for it in daemon["instances"]] for name, report in self.reports().items()}
-            return {name: [(it["pod"], it["revision"]) for it in of] for name, of in said.items()}
-
         def progressing():
             conditions = self.admin.get("daemonsets", "net", "kube-system")["status"]["conditions"]
             return next(it["message"] for it in conditions if it["type"] == "Progressing")
         until(lambda: not any("approvals" in report["spec"] and report["spec"]["approvals"] for report in self.reports().values()), 30, "no approval is open")
-        before = instances()
+        before = self.instances()
         self.assertEqual([len(of) for of in before.values()], [1] * NODES, before)
         self.change(5, **{LATER_ANNOTATION: "one"})
         until(lambda: f"does not know the annotation {LATER_ANNOTATION}" in progressing(), 30, "it says why it rolls nothing out")
-        never(lambda: instances() != before, 5, "a node has changed")
+        never(lambda: self.instances() != before, 5, "a node has changed")
         self.roll_out(6)

@@ -23,12 +23,15 @@ pub(super) struct Terms {
     withheld: Vec<(LeaseTerm, Option<Timestamp>)>,
     /// Whether it is reported that one cannot be read.
     is_reported: bool,
+    /// Whether an approval has named one: from then on all are to.
+    #[serde(default)]
+    has_seen_one: bool,
 }
 
 impl Terms {
     /// Why an approval may not be claimed, if so.
     pub(super) fn withholds(&self, approval: &Approval) -> Option<Withheld> {
-        let lease = approval.lease.as_ref()?;
+        let Some(lease) = &approval.lease else { return self.has_seen_one.then_some(Withheld::NoLease) };
         let (_, again) = self.withheld.iter().find(|(withheld, _)| withheld == lease)?;
         Some(if again.is_some() { Withheld::LeaseNotRead } else { Withheld::NotApproved })
     }
@@ -55,6 +58,7 @@ impl Terms {
 
     /// Forgets Leases that no approval names, and those that are to be read again.
     pub(super) fn follow(&mut self, spec: &Spec, now: Timestamp) {
+        self.has_seen_one |= spec.approvals.iter().any(|approval| approval.lease.is_some());
         self.withheld.retain(|(withheld, again)| {
             let is_named = spec.approvals.iter().any(|approval| approval.lease.as_ref() == Some(withheld));
             // A clock that was set back makes it wait no longer.
