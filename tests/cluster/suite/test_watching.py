@@ -192,6 +192,8 @@ class Data(Story):
             if resource not in ("daemonsets",):
                 self.assertIsNotNone(fields, f"{resource} in {namespace} are watched without a name")
         self.assertNotIn("serviceaccounts", {resource for resource, _, _ in watched})
+        # 46 with 20 daemons that name one ConfigMap and one Secret each.
+        self.assertLessEqual(len(watched), len(names) + 6, sorted(watched, key=str))
         of_config = {fields for resource, _, fields in watched if resource == "configmaps"}
         self.assertEqual(of_config, {f"metadata.name={name}" for name in names})
         # A change of one is followed, and asks for nothing.
