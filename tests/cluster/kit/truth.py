@@ -268,6 +268,10 @@ class Truth:
         reasons = {c["type"]: c["reason"] for c in status["conditions"]}
         if reasons.get("Progressing") == "Complete" and is_new:
             yield "Progressing=Complete", "", True, lambda counters, *_: counters["updated"] == counters["desired"]
+        words = next((c.get("message", "") for c in status["conditions"] if c["type"] == "Progressing"), "")
+        if is_new and (found := re.match(r"(\d+) of (\d+) nodes? (?:is|are) left", words)):
+            left = tuple(map(int, found.groups()))
+            yield "Progressing: left", "", left, lambda counters, *_: (counters["desired"] - counters["updated"], counters["desired"])
         words = next((c["message"] for c in status["conditions"] if c["reason"] == "RolledBack"), "")
         if is_new and (found := re.search(r"every node is on revision (\w+) again$", words)):
             yield "Progressing=RolledBack", "", found.group(1), lambda counters, *_: counters["everywhere"]

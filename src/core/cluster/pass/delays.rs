@@ -54,9 +54,9 @@ impl NodeDelay {
         self.not_ready.map(|since| since + deadline(daemon))
     }
 
-    /// When it has waited for as long as an approval waits to be claimed.
+    /// When what has not begun has waited for as long as an approval waits to be claimed.
     pub(super) fn waits_until(&self) -> Option<Timestamp> {
-        self.not_ready.map(|since| since + UNCLAIMED)
+        self.not_ready.filter(|_| !self.has_begun).map(|since| since + UNCLAIMED)
     }
 
     /// Whether that is over for the instance that `has_begun`, or is still to begin.

@@ -249,7 +249,9 @@ fn a_few_nodes_release_nothing_while_the_others_are_silent() {
     view.put(WatchedKind::NodeDaemons, on_two(joined));
     let list = |view: &mut ClusterWorld, second: i64, names: &[&str]| {
         view.state.liveness.follow(&view.view, NOW);
-        view.state.liveness.listed(&renewed(names), NOW + ms(second * 1_000));
+        let joined_lease = [(joined.to_owned(), second.to_string())];
+        let leases = renewed(names).into_iter().chain(joined_lease).collect();
+        view.state.liveness.listed(&leases, NOW + ms(second * 1_000));
     };
     (0..=60).step_by(15).for_each(|second| list(&mut view, second, &[]));
     let plan = view.plan(NOW + ms(60_000));

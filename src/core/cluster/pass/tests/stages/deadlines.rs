@@ -63,7 +63,9 @@ fn the_time_that_a_node_waited_is_no_part_of_its_progress_deadline() {
         (json!({}), "waits to start, and NodeDaemons says for what, on 1 node: a"),
     ] {
         let mut view = with_one_released(annotations);
-        view.put(WatchedKind::NodeDaemons, waits("a"));
+        let mut held = waits("a");
+        held["status"]["daemons"][0]["awaitsRollout"] = json!(true);
+        view.put(WatchedKind::NodeDaemons, held);
         NODES[1..].iter().for_each(|name| view.put(WatchedKind::NodeDaemons, on_two(name)));
         view.plan(NOW);
         assert_eq!(condition(&view.plan(NOW + deadline), "Degraded").2, message);
