@@ -56,6 +56,8 @@ pub(super) struct Api {
     pub(super) events: Vec<String>,
     /// Until then it refuses what coordinators write: their rights are taken.
     pub(super) refuses: Timestamp,
+    /// From then on until then it refuses what coordinators read: watches bring nothing.
+    pub(super) blind: (Timestamp, Timestamp),
     /// A claim that a coordinator took away, if one did.
     pub(super) claim_lost: Option<String>,
     /// Whether it does not serve NodeDaemons.
@@ -113,6 +115,11 @@ impl Api {
         }
     }
 
+    /// Whether coordinators may read.
+    pub(super) fn is_read(&self, now: Timestamp) -> bool {
+        !(self.blind.0..self.blind.1).contains(&now)
+    }
+
     /// Whether it serves a kind.
     pub(super) fn serves(&self, kind: WatchedKind) -> bool {
         kind != WatchedKind::NodeDaemons || !self.is_hidden
@@ -163,6 +170,9 @@ impl Api {
         let is_write = !matches!(call, Call::GetPod(_) | Call::ListLeases | Call::Event(..));
         self.writes += usize::from(is_write);
         if is_write && now < self.refuses {
+            return (RequestOutcome::Failed(SendError::Refused("forbidden".to_owned())), None);
+        }
+        if matches!(call, Call::GetPod(_) | Call::ListLeases) && !self.is_read(now) {
             return (RequestOutcome::Failed(SendError::Refused("forbidden".to_owned())), None);
         }
         match call {

@@ -43,6 +43,8 @@ pub(super) struct Process {
     seen: usize,
     held: Option<(LeaseTerm, Timestamp)>,
     running: Option<LeaseTerm>,
+    /// Whether the watches of this term have begun.
+    is_listed: bool,
     term: u64,
     /// Requests on their way.
     sent: VecDeque<Sent>,
@@ -120,12 +122,28 @@ impl Process {
     }
 
     /// The watches deliver up to so many changes.
-    pub(super) fn watch(&mut self, api: &Api, most: usize) {
-        if self.running.is_some() {
+    pub(super) fn watch(&mut self, api: &Api, most: usize, now: Timestamp) {
+        if self.running.is_some() && api.is_read(now) {
+            self.list(api);
             let news = api.log.iter().skip(self.seen).take(most).cloned();
             self.seen += news.map(|change| Arc::make_mut(&mut self.snapshot).take(as_watched(change))).count();
             self.read(api);
         }
+    }
+
+    /// The watches begin with a list.
+    fn list(&mut self, api: &Api) {
+        if std::mem::replace(&mut self.is_listed, true) {
+            return;
+        }
+        let snapshot = Arc::make_mut(&mut self.snapshot);
+        for kind in KINDS.into_iter().filter(|kind| api.serves(*kind)) {
+            for object in api.list(kind) {
+                snapshot.take(as_watched(Change::Present(kind, Box::new(object.clone()), true)));
+            }
+            snapshot.take(Change::Complete(kind));
+        }
+        self.seen = api.log.len();
     }
 
     /// Reads what is not known whole and matters all the same.
@@ -147,20 +165,14 @@ impl Process {
             self.replies.clear();
             self.lost = Lost::default();
             if held.is_some() {
-                for kind in KINDS {
-                    snapshot.take(Change::Begin(kind));
-                    if !api.serves(kind) {
-                        continue;
-                    }
-                    for object in api.list(kind) {
-                        snapshot.take(as_watched(Change::Present(kind, Box::new(object.clone()), true)));
-                    }
-                    snapshot.take(Change::Complete(kind));
-                }
-                self.seen = api.log.len();
+                KINDS.into_iter().for_each(|kind| _ = snapshot.take(Change::Begin(kind)));
             }
             self.snapshot = Arc::new(snapshot);
             self.running = held;
+            self.is_listed = self.running.is_none();
+            if api.is_read(now) {
+                self.list(api);
+            }
         }
         Arc::make_mut(&mut self.snapshot).heed_clocks(now);
         let leadership = match &self.running {

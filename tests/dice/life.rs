@@ -24,6 +24,7 @@ use super::WITHDRAWN;
 use super::agent;
 use super::agent::Node;
 use super::api::Api;
+use super::blind;
 use super::coordinator::Process;
 use super::coordinator::Trap;
 use super::edges;
@@ -39,6 +40,10 @@ pub(super) struct Life {
     pub(super) edges: Option<Dice>,
     /// What draws the moves of [`fleet`], where its life has them.
     pub(super) fleet: Option<Dice>,
+    /// What draws the moves of [`blind`], where its life has them.
+    pub(super) blind: Option<Dice>,
+    /// Whether budgets are upstream's to the letter until all are well again.
+    pub(super) is_exact: bool,
     /// Whether new instances start beside old ones, and since when that is so, or is not.
     pub(super) surges: (bool, Timestamp),
     /// Until when something is wrong with the DaemonSet, if something is.
@@ -71,6 +76,8 @@ pub(super) struct Life {
     pub(super) hidden: Timestamp,
     /// Until then coordinators could not write, or read, what they had to.
     pub(super) hindered: Timestamp,
+    /// When template and annotations were last written, or the current ControllerRevision was deleted.
+    pub(super) written: Timestamp,
     /// Since when its rollouts are paused.
     pub(super) paused: Option<Timestamp>,
     /// The wanted revision, where its ControllerRevision was deleted while it was halted, and since when it was.
@@ -86,6 +93,8 @@ impl Life {
             dice: Dice(seed),
             edges: edges::of(seed),
             fleet: fleet::of(seed),
+            blind: blind::of(seed),
+            is_exact: blind::is_exact(seed),
             surges: (false, START - WITHDRAWN),
             odd: None,
             was_let_go: false,
@@ -107,6 +116,7 @@ impl Life {
             install: 0,
             hidden: START,
             hindered: START,
+            written: START,
             paused: None,
             deleted: None,
             deletes: false,
@@ -165,6 +175,7 @@ impl Life {
         }
         self.had = self.having(&hash);
         self.odd = None;
+        self.written = self.now;
         let selector = json!({"matchLabels": {"app": "net"}});
         let spec = &before["spec"];
         self.generation += i64::from(spec["template"] != template || spec["selector"] != selector);
@@ -186,6 +197,7 @@ impl Life {
         // Its steps begin anew, and its halt stands.
         let wanted = self.wanted();
         self.had = self.having(&wanted);
+        self.written = self.now;
         self.deleted = self.halted(&wanted).map(|since| (wanted, since));
         self.api.delete(WatchedKind::Revisions, &ObjectKey::new(KEY.0, &current));
     }
@@ -243,7 +255,7 @@ impl Life {
     /// One thing that goes on by itself.
     pub(super) fn go_on(&mut self, is_calm: bool) {
         let now = self.now;
-        let settings = Settings { default_node_selector: String::new(), exact_rollouts: false };
+        let settings = Settings { default_node_selector: String::new(), exact_rollouts: self.is_exact };
         self.nodes_recover(now);
         if self.hidden <= now {
             self.api.show();
@@ -269,7 +281,7 @@ impl Life {
             }
             // A process that is stopped between its check and its write still writes when it wakes.
             0 if is_awake => drop(process.deliver(&mut self.api, now, is_calm || few > 1)),
-            1 if is_awake => process.watch(&self.api, if is_calm { usize::MAX } else { few }),
+            1 if is_awake => process.watch(&self.api, if is_calm { usize::MAX } else { few }, now),
             2 if is_awake => {
                 process.pass(&self.api, (&settings, budget), now);
                 let known = self.nodes.values_mut().filter(|node| process.knows_dead(&node.name));

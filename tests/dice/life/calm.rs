@@ -64,6 +64,7 @@ impl Life {
             (self.processes[which].frozen, self.processes[which].trap) = (self.now, Trap::None);
         }
         self.api.refuses = self.now;
+        self.api.blind = (self.now, self.now);
         self.api.show();
         let now = self.now;
         self.nodes.values_mut().for_each(|node| (node.dead, node.triggered) = (node.dead.min(now), Timestamp::MAX));
@@ -132,9 +133,9 @@ impl Life {
             let process = &mut self.processes[which];
             process.renew(&mut self.api, self.now);
             // A pass in the middle of what a watch delivers.
-            process.watch(&self.api, 3);
+            process.watch(&self.api, 3, self.now);
             process.pass(&self.api, (&settings, self.budget), self.now);
-            process.watch(&self.api, usize::MAX);
+            process.watch(&self.api, usize::MAX, self.now);
             process.pass(&self.api, (&settings, self.budget), self.now);
             while process.deliver(&mut self.api, self.now, true) {}
             assert_eq!(process.broken.take(), None, "a coordinator gives more than it has, or what it may not");

@@ -8,9 +8,15 @@ use daemonlet::core::cluster::rollout;
 use daemonlet::core::cluster::snapshot::WatchedKind;
 use daemonlet::core::cluster::steps;
 use daemonlet::core::cluster::steps::StepState;
+use daemonlet::core::model::ABORTED;
+use daemonlet::core::model::CANARY;
 use daemonlet::core::model::ObjectKey;
+use daemonlet::core::model::PARTITION;
 use daemonlet::core::model::STEPS;
+use daemonlet::core::model::WINDOW;
+use daemonlet::core::time::Span;
 use daemonlet::core::time::Timestamp;
+use daemonlet::core::window::Window;
 use serde_json::Value;
 
 use crate::KEY;
@@ -30,6 +36,9 @@ impl Life {
     pub(super) fn budget_holds(&self, name: &str, hash: &str) {
         let new = self.nodes[name].running.as_ref().filter(|running| running.is_disruption);
         let approved_at = new.and_then(|running| running.approved_at);
+        if approved_at.is_some_and(|at| self.was_blind(at)) {
+            return;
+        }
         let is_reported = |node: &Node| self.is_reported(node);
         let may_be_elsewhere = |node: &Node| approved_at.is_some_and(|at| node.placed.may_have_been_elsewhere(at));
         let may_have_taints =
@@ -104,11 +113,50 @@ impl Life {
             return;
         };
         let released = RolloutStatus::of(&daemon["status"], 0).released;
-        if released.is_none_or(|released| released.hash == running.hash) {
-            return;
-        }
+        let Some(released) = released.filter(|released| released.hash != running.hash) else { return };
         let since = self.halted(&running.hash).or(self.paused).filter(|since| self.is_late(*since));
         assert_eq!(since, None, "{name} starts with what is halted or paused since then");
+        // Without its ControllerRevision the newest starts all the same.
+        let is_there = self.api.get(WatchedKind::Revisions, &ObjectKey::new(KEY.0, &released.name)).is_some();
+        let is_newest = running.hash == self.wanted() && self.odd.is_none();
+        let held = self.held(name).filter(|_| is_newest && is_there && self.is_late(self.written));
+        assert_eq!(held, None, "{name} starts with the newest revision, which others are kept from");
+    }
+
+    /// What keeps nodes on the released revision since it was written, if something certainly does. `joins`: a node that may
+    /// not have kept to it.
+    fn held(&self, joins: &str) -> Option<&'static str> {
+        let (daemon, wanted) = (self.daemon(), self.wanted());
+        let annotation = |name: &str| daemon["metadata"]["annotations"][name].as_str();
+        let has_it = |node: &Node| node.running.as_ref().is_some_and(|running| running.hash == wanted);
+        let zone = |node: &Node| {
+            let it = self.api.get(WatchedKind::Nodes, &ObjectKey::new("", &node.name));
+            it.is_some_and(|it| it["metadata"]["labels"]["zone"] == "a")
+        };
+        let others = || self.nodes.values().filter(|node| node.name != joins);
+        // Not before all canary nodes have it does another one.
+        let is_canary_phase = || {
+            others().any(|node| zone(node) && !has_it(node) && node.running.is_some())
+                && !others().any(|node| !zone(node) && has_it(node))
+        };
+        let is_closed = |text: &str| {
+            let window = Window::parse(text).unwrap();
+            (0..=5).all(|minutes| !window.contains(self.now - Span::from_secs(60 * minutes)))
+        };
+        let is_before_last = |text: &str| {
+            let last = steps::parse(text).map_or(0, |steps| steps.len());
+            self.step_state().is_some_and(|state| state.of == text && state.step < last)
+        };
+        let aborted = annotation(ABORTED).filter(|name| !name.is_empty() && *name == self.current());
+        let partition = annotation(PARTITION).filter(|text| *text != "0");
+        let holds = [
+            (aborted.is_some(), "it is aborted"),
+            (partition.is_some(), "a partition"),
+            (annotation(WINDOW).is_some_and(is_closed), "its window is closed"),
+            (annotation(STEPS).is_some_and(is_before_last), "a step that is not the last"),
+            (annotation(CANARY).is_some() && is_canary_phase(), "its canary phase"),
+        ];
+        holds.into_iter().find_map(|(is_so, words)| is_so.then_some(words))
     }
 
     /// A node that takes the wanted revision is one of those that the step allows, or of those that had it, or were
