@@ -76,7 +76,7 @@ pub(super) struct Life {
     pub(super) hidden: Timestamp,
     /// Until then coordinators could not write, or read, what they had to.
     pub(super) hindered: Timestamp,
-    /// When template and annotations were last written, or the current ControllerRevision was deleted.
+    /// When template and annotations were last written, the current ControllerRevision was deleted, or a halt ended.
     pub(super) written: Timestamp,
     /// Since when its rollouts are paused.
     pub(super) paused: Option<Timestamp>,

@@ -134,7 +134,8 @@ def measure(cluster, leader, nodes, daemons):
 
 def idle(cluster, what, pid):
     """What the coordinator does while nothing happens."""
-    time.sleep(20)
+    # That the stand-ins write no Leases is reported after a minute, and half a minute later in events.
+    time.sleep(110)
     before, processor = Metrics(cluster), processor_of(pid)
     time.sleep(QUIET)
     share = 100 * (processor_of(pid) - processor) / QUIET

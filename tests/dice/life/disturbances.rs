@@ -198,7 +198,7 @@ impl Life {
     /// `kubectl daemonlet retry`: the halt of the current revision ends, and failures of now count no more.
     pub(super) fn retry(&mut self) {
         self.log("retry".to_owned());
-        (self.deleted, self.deletes) = (None, false);
+        (self.deleted, self.deletes, self.written) = (None, false, self.now);
         let failed: Vec<String> =
             self.nodes.values().filter(|node| node.has_failed()).map(|node| node.name.clone()).collect();
         let key = ObjectKey::new(KEY.0, self.current());

@@ -136,7 +136,8 @@ impl Life {
         let others = || self.nodes.values().filter(|node| node.name != joins);
         // Not before all canary nodes have it does another one.
         let is_canary_phase = || {
-            others().any(|node| zone(node) && !has_it(node) && node.running.is_some())
+            !self.nodes.values().any(|node| node.placed.may_have_been_elsewhere(self.written))
+                && others().any(|node| zone(node) && !has_it(node) && node.running.is_some())
                 && !others().any(|node| !zone(node) && has_it(node))
         };
         let is_closed = |text: &str| {

@@ -112,6 +112,7 @@ fn an_abort_takes_nothing_from_nodes_that_never_had_what_is_aborted() {
     ["c", "d"].iter().for_each(|name| view.put(WatchedKind::NodeDaemons, report(name, "one", empty("one"), json!([]))));
     let message = condition(&view.plan(NOW), "Progressing").2;
     assert_eq!(message, "it was aborted: no node has it any more; nothing runs on 2 nodes");
+    view.put(WatchedKind::NodeDaemons, report("d", "two", json!({"previous": hash("one")}), json!([])));
     // One that claimed it in the last moment goes back, too.
     let claims = json!({"replacing": hash("three")});
     view.put(WatchedKind::NodeDaemons, report("c", "two", claims, approval("three", "2023-11-14T22:13:20Z")));
