@@ -4,6 +4,7 @@
 use serde_json::Value;
 
 use daemonlet::core::cluster::conditions;
+use daemonlet::core::cluster::history::RevisionFact;
 use daemonlet::core::cluster::node_daemons::Approval;
 use daemonlet::core::cluster::released;
 use daemonlet::core::cluster::released::HALTED;
@@ -120,6 +121,19 @@ fn have_canaries(view: &ClusterSnapshot, daemon: &WatchedDaemon) -> bool {
     canaries.all(|entry| slots::running(view, entry) == Some((daemon.hash.as_str(), true)))
 }
 
+/// Whether a canary node runs another revision: it has not tried the wanted one yet.
+fn is_canary_phase(view: &ClusterSnapshot, daemon: &WatchedDaemon) -> bool {
+    let mut canaries = view.nodes.values().filter(|entry| slots::is_selected(entry) && zone(entry) == "a");
+    canaries.any(|entry| slots::running(view, entry).is_some_and(|(revision, _)| revision != daemon.hash))
+}
+
+/// Whether a revision is in a step before the last but one of `steps`: it may go on by one in this very pass.
+fn is_early_step(current: &RevisionFact, steps: Option<&str>) -> bool {
+    let Some((text, last)) = steps.and_then(|text| Some((text, steps::parse(text)?.len()))) else { return false };
+    let state = StepState::of(current.step.as_deref(), current.number);
+    state.is_some_and(|state| state.of == text && state.step + 1 < last)
+}
+
 /// Whether a node has an older revision, and nothing leads it to another.
 fn stays(view: &ClusterSnapshot, entry: &NodeEntry, wanted: &str) -> bool {
     let Some(report) = entry.report.as_ref().filter(|_| entry.node.is_some()) else { return false };
@@ -169,7 +183,9 @@ pub(super) fn status_against(view: &ClusterSnapshot, requests: &[ClusterRequest]
     if released.hash != daemon.hash {
         let is_kept = annotation(PARTITION).is_some_and(|text| text != "0");
         let is_closed = annotation(WINDOW).is_some_and(|text| !Window::parse(text).unwrap().contains(now));
-        let is_held = is_stopped || is_kept || is_closed || annotation(PAUSED) == Some("true");
+        let is_phase = annotation(CANARY).is_some() && is_canary_phase(view, daemon);
+        let is_step = current.is_some_and(|current| is_early_step(&current.revision, annotation(STEPS)));
+        let is_held = is_stopped || is_kept || is_closed || is_phase || is_step || annotation(PAUSED) == Some("true");
         return (is_held && reason != "Held").then(|| format!("shows nodes that join {reason}, though it is held"));
     }
     let lacks_it = |entry: &&NodeEntry| {
@@ -187,13 +203,15 @@ pub(super) fn status_against(view: &ClusterSnapshot, requests: &[ClusterRequest]
     (is_new && lacking > may_lack).then(|| format!("releases {} that {lacking} nodes do not have", released.hash))
 }
 
+/// Whether the DaemonSet should run on a Node: it tolerates no taint.
+fn should_run(entry: &&NodeEntry) -> bool {
+    slots::is_selected(entry) && entry.node.as_ref().is_some_and(|node| node.view.taints.is_empty())
+}
+
 /// What is wrong with the counters of a status, if anything is: the Nodes on which it should run are counted, and no more of
 /// them as ready than serve on a Node that is.
 fn counts_against(view: &ClusterSnapshot, daemon: &WatchedDaemon, status: &Value) -> Option<String> {
     let count = |field: &str| status[field].as_u64().and_then(|count| usize::try_from(count).ok());
-    let should_run = |entry: &&NodeEntry| {
-        slots::is_selected(entry) && entry.node.as_ref().is_some_and(|node| node.view.taints.is_empty())
-    };
     let nodes = || view.nodes.values().filter(should_run);
     let serving = nodes().filter(|entry| slots::serves(daemon, entry)).count();
     let (desired, ready) = (count("desiredNumberScheduled"), count("numberReady"));
@@ -218,7 +236,7 @@ pub(super) fn stepped_against(
     });
     let number = current.revision.number;
     let (new, before) = (StepState::of(new, number)?, StepState::of(current.revision.step.as_deref(), number)?);
-    let nodes = || view.nodes.values().filter(|entry| entry.node.is_some());
+    let nodes = || view.nodes.values().filter(should_run);
     let has_it = |entry: &&NodeEntry| slots::running(view, entry) == Some((daemon.hash.as_str(), true));
     let reachable = |entry: &NodeEntry| entry.node.as_ref().is_some_and(|node| node.reachable);
     let has_failed = |entry: &NodeEntry| {
@@ -228,7 +246,7 @@ pub(super) fn stepped_against(
     let can = |entry: &&NodeEntry| entry.report.is_some() && reachable(entry) && !has_failed(entry);
     let size = rollout::resolve(&steps::parse(text)?.get(before.step - 1)?.nodes, nodes().count()).max(1);
     let (done, able) = (nodes().filter(has_it).count(), nodes().filter(can).count());
-    let named = || view.nodes.iter().filter(|(_, entry)| entry.node.is_some());
+    let named = || view.nodes.iter().filter(|(_, entry)| should_run(entry));
     let dead = named().filter(|(name, entry)| reachable(entry) && is_dead(name)).count();
     let silent = dead + nodes().filter(|entry| !reachable(entry)).count();
     let is_silence = silent > 2 && silent >= rollout::resolve(&IntOrPercent::Percent(33), nodes().count());

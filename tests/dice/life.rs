@@ -64,7 +64,8 @@ pub(super) struct Life {
     pub(super) had: usize,
     /// Until when approvals may still be claimed that were given to all nodes before steps were written.
     pub(super) unbound: Timestamp,
-    /// Until when so many approvals as the budget allows may still be claimed that were given before steps were written.
+    /// Until when so many approvals as the budget allows may still be claimed that were given before steps were written, or
+    /// began anew.
     pub(super) in_flight: Timestamp,
     /// Whether the trigger that a rollout waits for is taken away once a node has claimed its approval.
     pub(super) untriggers: bool,
@@ -197,7 +198,7 @@ impl Life {
         // Its steps begin anew, and its halt stands.
         let wanted = self.wanted();
         self.had = self.having(&wanted);
-        self.written = self.now;
+        (self.written, self.in_flight) = (self.now, self.now + WITHDRAWN);
         self.deleted = self.halted(&wanted).map(|since| (wanted, since));
         self.api.delete(WatchedKind::Revisions, &ObjectKey::new(KEY.0, &current));
     }

@@ -68,13 +68,29 @@ class TakenTest(RolledOut):
         self.restart_agents()
         self.all_have("2")
 
-    def test_2_holds_outlive_a_resource_that_is_deleted(self):
+    def test_2_the_object_of_the_coordinators_lease_is_deleted_in_the_middle_of_a_rollout(self):
+        self.observer.expect(1)
+        self.change("3")
+        until(lambda: self.having("3"), SOON, "it has begun")
+        self.admin.delete("leases", "daemonlet-coordinator", "kube-system")
+        self.all_have("3")
+        self.assertEqual(self.observer.wrong, [])
+
+    def test_3_agents_that_may_write_no_lease_are_named(self):
+        until(lambda: self.condition("Degraded")[2] == f"agent writes no Lease on {NODES} nodes: hollow-0, hollow-1, hollow-2", SOON,
+              f"it is reported: {self.status()}")
+        until(lambda: "this node's Lease is not written" in self.agents["hollow-0"].cli("status").stdout, SOON, "its own status says why")
+        self.admin.kubectl("apply", "-f", str(coordinator.RIGHTS.with_name("rbac.yaml")))
+        self.restart_agents()
+        until(lambda: self.condition("Degraded")[1] == "AsExpected", SOON, f"they write it: {self.status()}")
+
+    def test_4_holds_outlive_a_resource_that_is_deleted(self):
         hold = {"partition": "2", "canary": "kubernetes.io/hostname=hollow-0", "canary_hold": "1h"}
         self.annotate(**hold)
-        self.change("3")
-        until(lambda: self.having("3") == ["hollow-0"], SOON, "one node has it")
-        until(lambda: self.released("2") == "Held", SOON, "it is held")
-        self.kubectl("annotate", "controllerrevision", f"net-{self.hash_of('3')}", "daemonlet.dev/halted=by hand")
+        self.change("4")
+        until(lambda: self.having("4") == ["hollow-0"], SOON, "one node has it")
+        until(lambda: self.released("3") == "Held", SOON, "it is held")
+        self.kubectl("annotate", "controllerrevision", f"net-{self.hash_of('4')}", "daemonlet.dev/halted=by hand")
         until(lambda: self.condition("Halted")[0] == "True", SOON, "it is halted")
         before = self.images()
         self.kubectl("delete", "crd", CRD)
@@ -88,18 +104,18 @@ class TakenTest(RolledOut):
         until(lambda: len(self.admin.list("nodedaemons")) == NODES, SOON, "the nodes report again")
         self.stays(before, "with the halt that it had")
         self.annotate(**hold)
-        self.kubectl("annotate", "controllerrevision", f"net-{self.hash_of('3')}", "daemonlet.dev/halted-")
+        self.kubectl("annotate", "controllerrevision", f"net-{self.hash_of('4')}", "daemonlet.dev/halted-")
         until(lambda: self.condition("Halted")[0] is None, SOON, "the halt has ended")
         self.stays(before, "in its canary phase")
         self.annotate(**dict.fromkeys(hold))
-        self.all_have("3")
+        self.all_have("4")
 
-    def test_3_a_pause_outlives_a_resource_that_is_not_served(self):
+    def test_5_a_pause_outlives_a_resource_that_is_not_served(self):
         served = lambda it: self.admin.kubectl("patch", "crd", CRD, "--type=json", "-p", json.dumps(
             [{"op": "replace", "path": "/spec/versions/0/served", "value": it}]))
         self.annotate(paused="true")
-        self.change("4")
-        until(lambda: self.released("3") == "Held", SOON, "it is held")
+        self.change("5")
+        until(lambda: self.released("4") == "Held", SOON, "it is held")
         before = self.images()
         served(False)
         until(lambda: "hollow-" not in self.admin.kubectl("get", CRD, check=False), SOON, "NodeDaemons are not served")
@@ -107,20 +123,4 @@ class TakenTest(RolledOut):
         served(True)
         self.stays(before, "when they are served again")
         self.annotate(paused=None)
-        self.all_have("4")
-
-    def test_4_the_object_of_the_coordinators_lease_is_deleted_in_the_middle_of_a_rollout(self):
-        self.observer.expect(1)
-        self.change("5")
-        until(lambda: self.having("5"), SOON, "it has begun")
-        self.admin.delete("leases", "daemonlet-coordinator", "kube-system")
         self.all_have("5")
-        self.assertEqual(self.observer.wrong, [])
-
-    def test_5_agents_that_may_write_no_lease_are_named(self):
-        until(lambda: self.condition("Degraded")[2] == f"agent writes no Lease on {NODES} nodes: hollow-0, hollow-1, hollow-2", SOON,
-              f"it is reported: {self.status()}")
-        until(lambda: "this node's Lease is not written" in self.agents["hollow-0"].cli("status").stdout, SOON, "its own status says why")
-        self.admin.kubectl("apply", "-f", str(coordinator.RIGHTS.with_name("rbac.yaml")))
-        self.restart_agents()
-        until(lambda: self.condition("Degraded")[1] == "AsExpected", SOON, f"they write it: {self.status()}")

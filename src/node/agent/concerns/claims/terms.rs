@@ -71,3 +71,25 @@ impl Terms {
         self.withheld.iter().filter_map(|(_, again)| *again).min()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn an_approval_without_a_lease_is_withheld_once_another_has_named_one() {
+        let mut terms = Terms::default();
+        let mut withholds = |lease: serde_json::Value| {
+            let mut approval = json!({"namespace": "", "name": "net", "uid": "u", "revision": "r", "approvedAt": ""});
+            approval["lease"] = lease;
+            let spec: Spec = serde_json::from_value(json!({"approvals": [approval]})).unwrap();
+            terms.follow(&spec, Timestamp::default());
+            terms.withholds(&spec.approvals[0])
+        };
+        assert_eq!(withholds(json!(null)), None, "of an earlier version");
+        assert_eq!(withholds(json!({"namespace": "", "name": "lease", "uid": "l", "transitions": 1})), None);
+        assert_eq!(withholds(json!(null)), Some(Withheld::NoLease), "this version has given one");
+    }
+}

@@ -188,13 +188,7 @@ fn what_an_earlier_holder_of_the_lease_has_approved_is_not_claimed() {
         when: None,
     };
     let mut c = claims(Some("r2"));
-    let of_no_lease = Approval { lease: None, ..approval(1) };
-    c.spec.approvals = vec![of_no_lease.clone()];
-    c.terms.follow(&c.spec, at(0));
-    assert_eq!(c.terms.withholds(&of_no_lease), None, "of an earlier version");
     c.spec.approvals = vec![approval(1)];
-    c.terms.follow(&c.spec, at(0));
-    assert_eq!(c.terms.withholds(&of_no_lease), Some(Withheld::NoLease), "this version has written one");
     let claimed = c.claim_write().expect("a claim");
     assert_eq!(claimed.terms(), BTreeSet::from([&lease(1)]), "it is read before the claim is made");
     let mut log = Log::default();
