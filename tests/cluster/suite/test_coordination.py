@@ -149,6 +149,8 @@ class CoordinationTest(RolledOut):
         silent = self.stack.enter_context(HollowNode(self.cluster, "hollow-silent", 20))
         self.admin.wait("nodes", lambda seen: ("", silent.name) in seen, SOON, "it is registered")
         self.truth.joins(silent)
+        # An agent has a minute to report.
+        self.truth.excuse(silent.name, seconds=90)
         self.change("6")
         until(lambda: self.images() == dict.fromkeys(self.agents, "6"), 2 * SOON, "the others have it")
         until(lambda: self.condition("Degraded")[2] == f"no agent on 1 node: {silent.name}", SOON, "and it is named")
