@@ -201,6 +201,8 @@ class LikenessTest(unittest.TestCase):
             self.assertEqual(names(), left)
             pods = world.pods()
             never(lambda: world.pods() != pods or names() != left, 3, "something was rolled out")
+            owners = lambda: [ref["kind"] for pod in admin.list("pods", "kube-system", labels="app=net") for ref in pod["metadata"].get("ownerReferences", [])]
+            until(lambda: owners() == ["DaemonSet"] * NODES, 30, "the mirror pods are the DaemonSet's")
             # And back: agents and coordinator are gone, what they wrote is there.
             world.ours_now.close()
             world.cluster.stop("controllers")
