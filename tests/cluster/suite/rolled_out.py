@@ -30,6 +30,10 @@ class RolledOut(Coordinated):
         return {p["spec"]["nodeName"]: p["spec"]["containers"][0]["image"].rpartition(":")[2] for p in pods
                 if "deletionTimestamp" not in p["metadata"]}
 
+    def having(self, image):
+        """The nodes that run the image."""
+        return sorted(node for node, has in self.images().items() if has == image)
+
     def status(self):
         """The DaemonSet's status."""
         return self.admin.get("daemonsets", "net", "kube-system").get("status", {})

@@ -42,10 +42,6 @@ class HoldsTest(RolledOut):
             return self.admin.kubectl("get", CRD, check=False).count("hollow-") == (NODES if is_served else 0)
         until(is_so, SOON, f"NodeDaemons are served: {is_served}")
 
-    def having(self, image):
-        """The nodes that run the image."""
-        return sorted(node for node, has in self.images().items() if has == image)
-
     def holds(self, image, count, before, words):
         """Waits until so many nodes have the image and the rollout is held with these words; gives what runs then."""
         until(lambda: len(self.having(image)) == count, SOON, f"{count} nodes have {image}, before {before}")

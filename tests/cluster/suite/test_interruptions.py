@@ -64,10 +64,6 @@ class InterruptionsTest(RolledOut):
             for one in those:
                 one.process.thaw()
 
-    def having(self, image):
-        """The nodes that run the image."""
-        return sorted(node for node, has in self.images().items() if has == image)
-
     def granted(self):
         """The nodes that have an approval."""
         return sorted(it["metadata"]["name"] for it in self.admin.list("nodedaemons") if it.get("spec", {}).get("approvals"))

@@ -52,10 +52,6 @@ class JoinsTest(RolledOut):
         until(lambda: name not in self.images(), SOON, "what ran there has ended")
         one.start()
 
-    def having(self, image):
-        """The nodes that run the image."""
-        return sorted(node for node, has in self.images().items() if has == image)
-
     def needs(self, image, config):
         """Changes the image, and which ConfigMap the pod needs."""
         volumes = [{"$patch": "replace"}] + ([{"name": "config", "configMap": {"name": config}}] if config else [])

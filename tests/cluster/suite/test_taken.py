@@ -35,10 +35,6 @@ class TakenTest(RolledOut):
         cls.agents = {node.name: cls.stack.enter_context(Agent(node, runtime_endpoint="", kubelet_endpoint="")) for node in nodes}
         cls.observer = cls.stack.enter_context(Observer(cls.admin, "net", [node.name for node in nodes]))
 
-    def having(self, image):
-        """The nodes that run the image."""
-        return sorted(node for node, has in self.images().items() if has == image)
-
     def restart_agents(self):
         """Each agent dies and starts."""
         for one in self.agents.values():
