@@ -15,7 +15,7 @@ demo:
 check:
 	python3 tests/cluster/everything.py --fast
 
-# Everything, real clusters and 600 simulated lives too: an hour and a quarter on two cores the first time, an hour then.
+# Everything, real clusters and 600 simulated lives too: 40 minutes on two cores the first time, half an hour then.
 # Installs what it needs (as root or through sudo); the first run builds Kubernetes, which is kept in
 # $$DAEMONLET_CACHE (default ~/.cache/daemonlet).
 test:

@@ -6,15 +6,18 @@
                             `make deny` (`make test-long`)
     everything.py --fast    format, clippy, cargo's tests and 200 simulated lives (`make check`)
 
-The tools are made while the lints run and cargo's tests are built. The simulator and the dice have the machine for
-themselves: the cluster tests leave nothing of two processors, and what takes part of them makes their deadlines too
-short. A failed step does not stop the next one: whoever reads the output sees all that is wrong.
+The tools are made while the lints run and cargo's tests are built. The simulator, the dice and the benches take what the
+cluster tests leave of the processors, and nothing else: these wait most of their time, and their deadlines are short. A
+failed step does not stop the next one: whoever reads the output sees all that is wrong.
 """
 
+import ctypes
 import os
 import re
+import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -35,26 +38,62 @@ class Tally:
 
     def __init__(self):
         self.passed = self.failed = self.skipped = 0
+        self._lock = threading.Lock()
 
     def step(self, name, argv, pattern=None, env=None):
         """Runs a step; adds what its output counts, or the step itself."""
         print(f"=== {name}", flush=True)
+        said = self._run(name, argv, pattern, lambda line: print(line, end="", flush=True), env=env)
+        print(said, flush=True)
+
+    def idly(self, steps):
+        """Runs steps, one after the other, with what is left of the processors; gives what waits for their end and prints."""
+        lines = []
+
+        def run():
+            for name, argv, pattern in steps:
+                lines.append(f"=== {name}\n")
+                said = self._run(name, argv, pattern, lines.append, stderr=subprocess.STDOUT, preexec_fn=_idle)
+                lines.append(f"{said}, beside the cluster tests\n")
+
+        running = threading.Thread(target=run, daemon=True)
+        running.start()
+
+        def ended():
+            running.join()
+            print("".join(lines), end="", flush=True)
+
+        return ended
+
+    def _run(self, name, argv, pattern, out, **how):
+        """Runs a command, adds what it counts, and gives its closing line."""
         began = time.monotonic()
         counts = [0, 0, 0]
-        with subprocess.Popen(argv, cwd=REPO, stdout=subprocess.PIPE, text=True, errors="replace", env=env) as child:
+        with subprocess.Popen(argv, cwd=REPO, stdout=subprocess.PIPE, text=True, errors="replace", **how) as child:
             for line in child.stdout:
                 found = pattern.match(line) if pattern else None
                 if found:
                     counts = [sum(pair) for pair in zip(counts, map(int, found.groups()))]
                 if not (found and pattern is _CLUSTER):
-                    print(line, end="", flush=True)
+                    out(line)
         if not pattern:
             counts = [int(child.returncode == 0), int(child.returncode != 0), 0]
         elif child.returncode and not counts[1]:
             counts[1] = 1  # it broke before it could count
-        self.passed, self.failed, self.skipped = (a + b for a, b in zip((self.passed, self.failed, self.skipped), counts))
-        print(f"=== {name}: {'ok' if child.returncode == 0 else 'FAILED'}, {time.monotonic() - began:.0f} s", flush=True)
-        return child.returncode == 0
+        with self._lock:
+            self.passed, self.failed, self.skipped = (a + b for a, b in zip((self.passed, self.failed, self.skipped), counts))
+        return f"=== {name}: {'ok' if child.returncode == 0 else 'FAILED'}, {time.monotonic() - began:.0f} s"
+
+
+def _idle():
+    """In a new process: it and its children run only where a processor has nothing else to do, and end with this one."""
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)
+    # The kernel may share the processors between sessions first, and between a session's processes then.
+    os.setsid()
+    group = Path("/proc/self/autogroup")
+    if group.exists():
+        group.write_text("19", encoding="ascii")
+    os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
 
 
 def main():
@@ -103,10 +142,13 @@ def _everything(tally, lives, long):
     run = [sys.executable, "-u", HERE / "run.py"]
     making = subprocess.Popen([*run, "--build"], stdout=subprocess.DEVNULL, env=env | ({"DAEMONLET_LONG": "1"} if long else {}))
     made = _check(tally, env, making)
-    tally.step("simulator", [*_SIMULATOR, *lives])
-    tally.step("dice", [*_SIMULATOR, "--dice"], _CARGO)
-    # Once each, and slowly, so that they do not rot; of those with 20,000 parts the unit tests have smaller ones.
-    tally.step("benches", ["cargo", "bench", "--quiet", "--profile", "dev", "--bench", "core", "--", "--test", "^[^2]"])
+    tally.step("build of the simulator", [*_SIMULATOR, "--build"])
+    idle = [
+        ("simulator", [*_SIMULATOR, *lives], None),
+        ("dice", [*_SIMULATOR, "--dice"], _CARGO),
+        # Once each, and slowly, so that they do not rot; of those with 20,000 parts the unit tests have smaller ones.
+        ("benches", ["cargo", "bench", "--quiet", "--profile", "dev", "--bench", "core", "--", "--test", "^[^2]"], None),
+    ]
     if long:
         env["DAEMONLET_LONG"] = "1"
         tally.step("book", [sys.executable, REPO / "docs" / "book.py"])
@@ -116,8 +158,11 @@ def _everything(tally, lives, long):
     optimised = tools.target_dir() / "sim" / "daemonlet"
     if optimised.exists():
         env["DAEMONLET_BIN"] = str(optimised)
+    ended = tally.idly(idle)
     if made:
         tally.step("cluster tests", [*run, "--beside"], _CLUSTER, env)
+    ended()
+    if made:
         tally.step("cluster tests that run alone", [*run, "--alone"], _CLUSTER, env)
 
 

@@ -3,6 +3,7 @@
 
     run.py [--seconds N] [--lives N] [--seed S] [WORD…]   for 60 seconds, or so many lives; words go to the simulator (see main.rs)
     run.py --dice [--lives N] [--seed S]                  the dice of the coordinator (tests/dice) in its place: 5,000 lives from 0 on
+    run.py --build                                        builds both, and plays nothing
 """
 
 import argparse
@@ -47,15 +48,22 @@ def main():
     parser.add_argument("--lives", type=int)
     parser.add_argument("--seed", type=int)
     parser.add_argument("--dice", action="store_true")
+    parser.add_argument("--build", action="store_true")
     parser.add_argument("words", nargs="*")
     asked = parser.parse_args()
+    if asked.build:
+        build("sim")
+        build("dice")
+        return 0
     if asked.dice:
-        env = os.environ | {"DAEMONLET_SEED": str(asked.seed or 0), "DAEMONLET_SEEDS": str(asked.lives or 5_000)}
-        return subprocess.run([build("dice")], env=env, check=False).returncode
+        program = build("dice")
+        os.execve(program, [program], os.environ | {"DAEMONLET_SEED": str(asked.seed or 0), "DAEMONLET_SEEDS": str(asked.lives or 5_000)})
     seconds = asked.seconds or (10**6 if asked.lives else 60)
     env = os.environ | {"SIM_SECONDS": str(seconds)}
     env |= {name: str(value) for name, value in (("SIM_LIVES", asked.lives), ("SIM_SEED", asked.seed)) if value is not None}
-    return subprocess.run([build(), *asked.words], env=env, check=False).returncode
+    program = build()
+    os.execve(program, [program, *asked.words], env)
+    return 0
 
 
 if __name__ == "__main__":
