@@ -48,13 +48,15 @@ class Tally:
 
     def idly(self, steps):
         """Runs steps, one after the other, with what is left of the processors; gives what waits for their end and prints."""
-        lines = []
+        lines, left = [], len(steps)
 
         def run():
+            nonlocal left
             for name, argv, pattern in steps:
                 lines.append(f"=== {name}\n")
                 said = self._run(name, argv, pattern, lines.append, stderr=subprocess.STDOUT, preexec_fn=_idle)
                 lines.append(f"{said}, beside the cluster tests\n")
+                left -= 1
 
         running = threading.Thread(target=run, daemon=True)
         running.start()
@@ -62,6 +64,7 @@ class Tally:
         def ended():
             running.join()
             print("".join(lines), end="", flush=True)
+            self.failed += left  # whatever kept them from being run
 
         return ended
 
