@@ -44,6 +44,11 @@ impl Reasons {
         self.0.contains(reason)
     }
 
+    /// Whether they say only that nobody has shown whether it is ready.
+    pub fn say_unseen_only(&self) -> bool {
+        self.0.iter().all(|reason| matches!(reason, Reason::ReadinessUnknown(_)))
+    }
+
     /// Keeps of texts that are too long, which quote other sources, only the beginning.
     pub(super) fn shorten(&mut self) {
         if let Cow::Owned(short) = escape::short(&self.to_string(), escape::TEXT) {

@@ -199,10 +199,10 @@ impl Channel {
         Request: Message + Clone + 'static,
         Reply: Message + Default + 'static,
     {
-        let unreachable = |source: Box<dyn std::error::Error + Send + Sync>| CriError::Unreachable {
+        let unreachable = |error: &(dyn std::error::Error + 'static)| CriError::Unreachable {
             socket: self.socket(),
             method: method.to_owned(),
-            source,
+            source: cause(error),
         };
         #[cfg(feature = "simulation")]
         let simulated =
@@ -212,10 +212,10 @@ impl Channel {
             return answer.await;
         }
         let path = PathAndQuery::try_from(format!("/{service}/{method}"));
-        let path = path.map_err(|e| unreachable(Box::new(e)))?;
+        let path = path.map_err(|e| unreachable(&e))?;
         let asked = async {
             let mut client = Grpc::new(self.channel().await).max_decoding_message_size(MAX_MESSAGE);
-            client.ready().await.map_err(|e| unreachable(Box::new(e)))?;
+            client.ready().await.map_err(|e| unreachable(&e))?;
             let mut message = tonic::Request::new(request.clone());
             // The runtime's own deadline is a little later than ours, so that the error text always comes from here.
             message.set_timeout(limit + Duration::from_secs(1));
@@ -278,7 +278,7 @@ impl Channel {
         match status.code() {
             Code::DeadlineExceeded => self.timeout(method, limit),
             Code::Unavailable | Code::Unknown | Code::Internal | Code::Cancelled if is_of_connection => {
-                CriError::Unreachable { socket: self.socket(), method: method.to_owned(), source: status.into() }
+                CriError::Unreachable { socket: self.socket(), method: method.to_owned(), source: cause(&status) }
             }
             code => CriError::Refused {
                 socket: self.socket(),
@@ -287,5 +287,17 @@ impl Channel {
                 message: escape::short(status.message(), escape::TEXT).into_owned(),
             },
         }
+    }
+}
+
+/// The innermost cause of a failed connection: the errors around it repeat it.
+fn cause(error: &(dyn std::error::Error + 'static)) -> Box<dyn std::error::Error + Send + Sync> {
+    let Some(innermost) = iter::successors(Some(error), |error| error.source()).last() else { return "".into() };
+    match innermost.downcast_ref::<io::Error>() {
+        Some(io) => match io.raw_os_error() {
+            Some(number) => io::Error::from_raw_os_error(number).into(),
+            None => io.to_string().into(),
+        },
+        None => innermost.to_string().into(),
     }
 }

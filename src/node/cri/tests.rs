@@ -30,6 +30,8 @@ async fn a_missing_socket_is_no_answer() {
     let error = at(&socket).sandboxes().await.unwrap_err();
     let expected = format!("container runtime at {} does not answer ListPodSandbox: retrying", socket.display());
     assert_eq!(error.to_string(), expected);
+    let cause = std::error::Error::source(&error).unwrap();
+    assert_eq!(cause.to_string(), std::io::Error::from_raw_os_error(2).to_string(), "and nothing else");
     assert!(error.hint().unwrap().contains("does not exist"), "{error:?}");
 }
 

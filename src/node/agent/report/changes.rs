@@ -25,7 +25,7 @@ pub(super) fn held(plan: &Plan, looked: bool) -> Vec<HeldDaemon> {
         State::Failing | State::NotAccepted => does_nothing(d),
         // Data alone may change while a new template waits, or while the runtime is to say when the old instance is gone.
         _ if awaited(d).is_some() || d.asks_runtime => !d.actions.iter().any(replaces),
-        State::Unknown => does_nothing(d) && looked,
+        State::Unknown => does_nothing(d) && (looked || !d.summary.reasons.say_unseen_only()),
         // Its file does not count.
         State::NotSelected if d.record.ignored_file.is_some() && d.summary.source.is_some() => true,
         State::Waiting => does_nothing(d),
@@ -197,6 +197,7 @@ mod tests {
     use crate::core::model::ObjectKey;
     use crate::core::model::TokenRequest;
     use crate::core::plan::Reason;
+    use crate::core::plan::Unseen;
     use crate::core::plan::Withheld;
     use crate::core::record::DaemonRecord;
     use crate::core::record::Instance;
@@ -268,7 +269,11 @@ mod tests {
         let is_held = |daemon: &DaemonPlan| {
             !held(&Plan { daemons: vec![daemon.clone()], removals_held: false, ..Plan::default() }, false).is_empty()
         };
+        daemon.summary.reasons = [Reason::ReadinessUnknown(Unseen::NotAsked)].into();
         assert!(!is_held(&daemon));
+        let mut refused = daemon.clone();
+        refused.summary.reasons = [Reason::LabelsUnknown, Reason::ReadinessUnknown(Unseen::NotAsked)].into();
+        assert!(is_held(&refused), "its own reason shows without an agent");
         assert!(is_held(&DaemonPlan { asks_runtime: true, ..daemon.clone() }), "such as with the node's former name");
         daemon.summary.wanted_revision = Some("r2".to_owned());
         assert!(is_held(&daemon));
