@@ -9,6 +9,7 @@ mod schema;
 use serde_json::Map;
 use serde_json::Number;
 use serde_json::Value;
+use serde_json::json;
 
 use crate::core::json::Json;
 use crate::core::quantity;
@@ -131,12 +132,13 @@ fn field(value: &Value, rule: FieldRule) -> Option<Value> {
             untouched(value)
         }
         FieldRule::Plain => list(value, |item| if item.is_null() { Value::from("") } else { untouched(item) }),
+        FieldRule::Numbers => list(value, |item| if item.is_null() { Value::from(0) } else { untouched(item) }),
         FieldRule::Strings => strings(value),
         FieldRule::Quantities => quantities(value),
         FieldRule::Quantity | FieldRule::NonZeroQuantity => {
             quantity::canonical_value(value).unwrap_or_else(|| untouched(value))
         }
-        FieldRule::List(shape) => list(value, |item| object(item, shape)),
+        FieldRule::List(shape) => list(value, |item| if item.is_null() { json!({}) } else { object(item, shape) }),
         FieldRule::Object(shape) | FieldRule::Pointer(shape) => object(value, shape),
     };
     (!is_absent(&value, rule)).then_some(value)
@@ -151,7 +153,7 @@ fn is_absent(value: &Value, rule: FieldRule) -> bool {
         FieldRule::Number(default) => is_zero(value) || value.as_i64() == Some(default),
         FieldRule::Exactly(default) => value.as_i64() == Some(default),
         FieldRule::True => value == &Value::Bool(true),
-        FieldRule::Plain | FieldRule::List(_) => value.as_array().is_some_and(Vec::is_empty),
+        FieldRule::Plain | FieldRule::Numbers | FieldRule::List(_) => value.as_array().is_some_and(Vec::is_empty),
         FieldRule::Strings | FieldRule::Quantities | FieldRule::Object(_) => is_empty_object(value),
         FieldRule::NonZeroQuantity => value.as_str() == Some("0"),
         FieldRule::Quantity | FieldRule::Pointer(_) => false,

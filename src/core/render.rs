@@ -321,7 +321,7 @@ pub fn render(input: RenderInput<'_>) -> Result<RenderedPod, Refused> {
     overlays::require(ctx);
     windows::refuse(ctx, &spec);
     containers::refuse_mounts_above(ctx, &spec);
-    gates::drop_fields(ctx, &mut spec);
+    let left_out = gates::drop_fields(ctx, &mut spec);
     scheduling::refuse_claims(ctx, &spec);
     host_paths::confine(ctx, &mut spec);
     scheduling::drop_placement(ctx, &mut spec);
@@ -336,6 +336,7 @@ pub fn render(input: RenderInput<'_>) -> Result<RenderedPod, Refused> {
     api_endpoint::add(ctx, &mut spec);
     start_gate::add(ctx, &mut spec);
     volumes::nest(ctx, &spec);
+    gates::remove_blanks(&mut spec, &left_out);
     metadata::require_room(ctx, &metadata, &spec);
     metadata::mark_waiting(&mut metadata, ctx.obstacles.held());
     let pod = assemble(metadata, spec);
@@ -384,12 +385,7 @@ fn refused(ctx: &mut RenderContext<'_>) -> Refused {
 }
 
 fn assemble(metadata: Object, spec: Object) -> Value {
-    let mut pod = Object::new();
-    pod.insert("apiVersion".to_owned(), "v1".into());
-    pod.insert("kind".to_owned(), "Pod".into());
-    pod.insert("metadata".to_owned(), metadata.into());
-    pod.insert("spec".to_owned(), spec.into());
-    Value::Object(pod)
+    serde_json::json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
 }
 
 #[cfg(test)]

@@ -22,8 +22,10 @@ pub(super) enum FieldRule {
     True,
     /// Set by the server; never part of a template.
     Never,
-    /// A list of scalars: empty is absence.
+    /// A list of strings: empty is absence, a null element is `""`.
     Plain,
+    /// A list of numbers: empty is absence, a null element is 0.
+    Numbers,
     /// A map of strings: empty is absence, a null value is `""`.
     Strings,
     /// A ResourceList: canonical, rounded up to thousandths; empty is absence.
@@ -32,7 +34,7 @@ pub(super) enum FieldRule {
     Quantity,
     /// A quantity whose zero is absence.
     NonZeroQuantity,
-    /// A list of structures; empty is absence, elements stay.
+    /// A list of structures; empty is absence, elements stay, a null element is an empty structure.
     List(&'static StructSchema),
     /// A structure; empty is absence.
     Object(&'static StructSchema),
@@ -210,7 +212,7 @@ shapes! {
     RESOURCE_CLAIM { [name request] }
     CONTAINER_RESIZE_POLICY { [resourceName restartPolicy] }
     CONTAINER_RESTART_RULE { [action] exitCodes: Pointer(&CONTAINER_RESTART_RULE_ON_EXIT_CODES) }
-    CONTAINER_RESTART_RULE_ON_EXIT_CODES { [operator] values: Plain }
+    CONTAINER_RESTART_RULE_ON_EXIT_CODES { [operator] values: Numbers }
     VOLUME_MOUNT { [name readOnly mountPath subPath subPathExpr] }
     VOLUME_DEVICE { [name devicePath] }
     PROBE {
@@ -241,7 +243,7 @@ shapes! {
     SECCOMP_PROFILE { [type] }
     POD_SECURITY_CONTEXT {
         []
-        seLinuxOptions: Pointer(&SE_LINUX_OPTIONS), supplementalGroups: Plain, sysctls: List(&HTTP_HEADER),
+        seLinuxOptions: Pointer(&SE_LINUX_OPTIONS), supplementalGroups: Numbers, sysctls: List(&HTTP_HEADER),
         seccompProfile: Pointer(&SECCOMP_PROFILE), appArmorProfile: Pointer(&SECCOMP_PROFILE),
     }
     AFFINITY {

@@ -53,6 +53,11 @@ fn the_same() {
             json!({"hostNetwork": true, "containers": [{"ports": [{"containerPort": 1, "hostPort": 1, "protocol": "TCP"}]}]}),
         ),
         (json!({"nodeSelector": {"a": null}}), json!({"nodeSelector": {"a": ""}})),
+        (json!({"imagePullSecrets": [null, {"name": "a"}]}), json!({"imagePullSecrets": [{}, {"name": "a"}]})),
+        (
+            json!({"securityContext": {"supplementalGroups": [null, 5]}}),
+            json!({"securityContext": {"supplementalGroups": [0, 5]}}),
+        ),
         (json!({"new": {"a": 8.0, "b": null}, "newer": []}), json!({"new": {"a": 8}})),
     ];
     for (one, other) in pairs {

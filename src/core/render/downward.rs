@@ -56,6 +56,10 @@ impl<'a> PodView<'a> {
     }
 }
 
+/// Why a value cannot be projected.
+const KUBELET_ALONE: &str =
+    "only the kubelet knows this value, but the volume also contains data that the kubelet cannot fetch";
+
 /// Adds the files of a downwardAPI source.
 pub(super) fn project(
     payload: &mut Payload<'_, '_>,
@@ -67,21 +71,27 @@ pub(super) fn project(
     for (index, item) in source.list_at("items").iter().enumerate() {
         let field = format!("{field}.items[{index}]");
         let known = match (item.at("fieldRef"), item.at("resourceFieldRef")) {
-            (Some(reference), _) => field_value(pod, reference.str_at("fieldPath")).ok_or(("fieldRef", OWN_VOLUME)),
+            (Some(reference), _) => {
+                let unknown = || ("fieldRef", KUBELET_ALONE.to_owned(), OWN_VOLUME);
+                field_value(pod, reference.str_at("fieldPath")).ok_or_else(unknown)
+            }
             (None, Some(reference)) => {
-                let hint = if reference.str_at("resource").starts_with("limits.") { SET_LIMIT } else { OWN_VOLUME };
-                resource_value(containers, reference).ok_or(("resourceFieldRef", hint))
+                let container = reference.str_at("containerName");
+                let (reason, hint) = match reference.str_at("resource").starts_with("limits.") {
+                    _ if !containers.contains_key(container) => {
+                        (format!("the pod has no container {container:?}"), "correct containerName")
+                    }
+                    true => (KUBELET_ALONE.to_owned(), SET_LIMIT),
+                    false => (KUBELET_ALONE.to_owned(), OWN_VOLUME),
+                };
+                resource_value(containers, reference).ok_or(("resourceFieldRef", reason, hint))
             }
             (None, None) => Ok(Arc::default()),
         };
         let value = match known {
             Ok(value) => value,
-            Err((member, hint)) => {
-                payload.ctx.refuse(
-                    format!("{field}.{member}"),
-                    "only the kubelet knows this value, but the volume also contains data that the kubelet cannot fetch",
-                    hint,
-                );
+            Err((member, reason, hint)) => {
+                payload.ctx.refuse(format!("{field}.{member}"), reason, hint);
                 continue;
             }
         };

@@ -12,6 +12,8 @@ use super::json::Object;
 use crate::core::json::Json;
 use crate::core::validate::gated;
 
+pub(super) use gated::remove_blanks;
+
 /// The first version that has the gate on by default.
 type Since = Option<(u32, u32)>;
 
@@ -24,8 +26,9 @@ const IMAGE_VOLUME: Since = Some((1, 35));
 
 const LEFT_OUT: &str = "is left out: its feature gate is off by default in the node's version of Kubernetes";
 
-/// Takes those fields out of a definition from a folder, and out of every one what the node's kubelet would refuse.
-pub(super) fn drop_fields(ctx: &mut RenderContext<'_>, spec: &mut Object) {
+/// Takes those fields out of a definition from a folder, and out of every one what the node's kubelet would refuse. Gives the
+/// indices of the volumes that are left out: what stands in their places goes last ([`remove_blanks`]).
+pub(super) fn drop_fields(ctx: &mut RenderContext<'_>, spec: &mut Object) -> Vec<usize> {
     let is_from_folder = ctx.is_from_folder();
     let version = ctx.input.options.kubelet_version;
     let is_off = |since: Since| since.is_none_or(|since| version.is_some_and(|version| version < since));
@@ -73,9 +76,7 @@ pub(super) fn drop_fields(ctx: &mut RenderContext<'_>, spec: &mut Object) {
     if is_from_folder {
         drop_sources(ctx, spec);
     }
-    if is_from_folder && is_off(IMAGE_VOLUME) {
-        drop_image_volumes(ctx, spec);
-    }
+    let images = if is_from_folder && is_off(IMAGE_VOLUME) { drop_image_volumes(ctx, spec) } else { Vec::new() };
     let mut unset = Vec::new();
     for (place, container) in containers::all(spec).filter(|_| is_from_folder && is_off(FILE_KEY_REF)) {
         let own = container.list_at("env").iter().enumerate();
@@ -91,6 +92,7 @@ pub(super) fn drop_fields(ctx: &mut RenderContext<'_>, spec: &mut Object) {
     for field in unset {
         ctx.refuse(field, "needs a kubelet of 1.35 or later", "leave it out on this node, or update its kubelet");
     }
+    images
 }
 
 /// `dropDisabledClusterTrustBundleProjection` and `dropDisabledPodCertificateProjection`.
@@ -104,10 +106,12 @@ fn drop_sources(ctx: &mut RenderContext<'_>, spec: &mut Object) {
 }
 
 /// `dropImageVolumes`.
-fn drop_image_volumes(ctx: &mut RenderContext<'_>, spec: &mut Object) {
-    for index in gated::without_images(spec) {
+fn drop_image_volumes(ctx: &mut RenderContext<'_>, spec: &mut Object) -> Vec<usize> {
+    let indices = gated::blank_images(spec);
+    for index in &indices {
         ctx.note(format!("spec.template.spec.volumes[{index}].image"), LEFT_OUT, "");
     }
+    indices
 }
 
 #[cfg(test)]
@@ -160,6 +164,13 @@ mod tests {
             assert_eq!(files(&pod, "p").len(), 1, "{version:?}");
             let notes = pod.notes.iter().filter(|note| note.to_string().contains("is left out")).count();
             assert_eq!(notes, 4 - count, "{version:?}: {:?}", pod.notes);
+        }
+        fixture.daemon_set.template["spec"]["volumes"] =
+            json!([{"name": "i", "image": {"reference": "i"}}, {"name": "p", "csi": {"driver": "d"}}]);
+        for version in [(1, 34), (1, 36)] {
+            fixture.options.kubelet_version = Some(version);
+            let refused = fixture.render().err().map(|refused| refused.errors).unwrap_or_default();
+            assert_eq!(refused[0].field, "spec.template.spec.volumes[1].csi", "of the file, for {version:?}");
         }
     }
 

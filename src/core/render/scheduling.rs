@@ -92,13 +92,14 @@ pub(super) fn priority(ctx: &mut RenderContext<'_>, spec: &mut Object) {
         Some((_, value)) => (Some(Value::from(*value)), None),
         None => match ctx.look_up(Kind::PriorityClass, &class) {
             Lookup::Present(object) => {
-                (object.get("value").map(canonical::untouched), object.text_at("preemptionPolicy"))
+                let given = |field| object.get(field).filter(|value| !value.is_null());
+                (given("value").map(canonical::untouched), given("preemptionPolicy").cloned())
             }
             Lookup::Absent | Lookup::Deleted(_) => return ctx.lack("", Kind::PriorityClass, &class, ""),
             Lookup::Unknown => return ctx.miss_in(Kind::PriorityClass.as_str(), "", &class, ""),
         },
     };
-    let policy = policy.unwrap_or("PreemptLowerPriority");
+    let policy = policy.unwrap_or_else(|| "PreemptLowerPriority".into());
     let highest = if built_in.is_some() { f64::INFINITY } else { HIGHEST_OF_USERS };
     if let Some(above) = value.as_ref().filter(|value| value.as_f64().is_some_and(|number| number > highest)) {
         // It would preempt other daemons under a name that policy lets pass.

@@ -47,6 +47,21 @@ fn errors(object: &Value) -> String {
 }
 
 #[test]
+fn a_file_is_refused_by_the_fields_that_it_has() {
+    let mut object = with(
+        "/spec/template/spec/volumes",
+        json!([{ "name": "i", "image": { "reference": "r" } }, { "name": "h", "hostPath": { "path": "/a/../b" } }]),
+    );
+    let mounts = json!([{ "name": "i", "mountPath": "/i" }, { "name": "h", "mountPath": "/h", "subPath": "../x" }]);
+    object["spec"]["template"]["spec"]["containers"][0]["volumeMounts"] = mounts;
+    let refused = daemon_set(&object, Source::File { path: "f".into() }).unwrap_err();
+    let fields: Vec<&str> = refused.iter().map(|error| error.field.as_str()).collect();
+    let expected =
+        ["spec.template.spec.volumes[1].hostPath.path", "spec.template.spec.containers[0].volumeMounts[1].subPath"];
+    assert_eq!(fields, expected);
+}
+
+#[test]
 fn a_good_one_is_read_with_defaults() {
     let daemon_set = daemon_set(&good(), Source::Api).unwrap();
     assert_eq!(daemon_set.key.to_string(), "default/d");

@@ -83,4 +83,7 @@ fn resources_of_containers_are_computed_as_the_kubelet_does() {
         let hint = fixture.render().err().and_then(|refused| refused.errors[0].hint.clone());
         assert!(hint.is_none_or(|hint| hint.starts_with("set the container's limit, or ")), "{resource}");
     }
+    let reference = json!({"containerName": "nope", "resource": "limits.cpu"});
+    let refused = mixed(json!([{"path": "x", "resourceFieldRef": reference}])).render().err().unwrap();
+    assert_eq!(refused.errors[0].reason, "the pod has no container \"nope\"");
 }

@@ -102,10 +102,14 @@ fn other_classes_come_from_the_api() {
     let class = ObjectRef::new(Kind::PriorityClass, "", "low");
     assert!(pod.references.contains(&class));
 
-    fixture.objects.objects.insert(class, json!({"value": -5, "preemptionPolicy": "Never"}));
+    fixture.objects.objects.insert(class.clone(), json!({"value": -5, "preemptionPolicy": "Never"}));
     let pod = fixture.rendered();
     assert_eq!(spec(&pod, "/priority"), &json!(-5));
     assert_eq!(spec(&pod, "/preemptionPolicy"), &json!("Never"));
+    fixture.objects.objects.insert(class, json!({"value": null, "preemptionPolicy": null}));
+    let pod = fixture.rendered();
+    assert_eq!(spec(&pod, "/priority"), &json!(0));
+    assert_eq!(spec(&pod, "/preemptionPolicy"), &json!("PreemptLowerPriority"));
 }
 
 #[test]
@@ -205,16 +209,17 @@ fn what_no_kubelet_takes_of_a_class_is_refused_by_its_field() {
         let expected = format!("spec.template.spec.runtimeClassName: overhead.podFixed{place} of RuntimeClass kata: ");
         assert!(refused.len() == 1 && refused[0].starts_with(&expected), "{refused:?}");
     }
-    let mut fixture = pod_spec(json!({"priorityClassName": "low"}));
-    let class = ObjectRef::new(Kind::PriorityClass, "", "low");
-    fixture.objects.objects.insert(class, json!({"value": 5, "preemptionPolicy": "never"}));
-    assert_eq!(
-        fixture.refused(),
-        [
-            "spec.template.spec.priorityClassName: preemptionPolicy of PriorityClass low: must be PreemptLowerPriority or \
-          Never, not \"never\""
-        ]
-    );
+    for (policy, why) in [
+        (json!("never"), "must be PreemptLowerPriority or Never, not \"never\""),
+        (json!(""), "must be PreemptLowerPriority or Never, not \"\""),
+        (json!(5), "must be a string, not the number 5"),
+    ] {
+        let mut fixture = pod_spec(json!({"priorityClassName": "low"}));
+        let class = ObjectRef::new(Kind::PriorityClass, "", "low");
+        fixture.objects.objects.insert(class, json!({"value": 5, "preemptionPolicy": policy}));
+        let field = "spec.template.spec.priorityClassName: preemptionPolicy of PriorityClass low: ";
+        assert_eq!(fixture.refused(), [format!("{field}{why}")]);
+    }
 }
 
 #[test]

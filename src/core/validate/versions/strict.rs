@@ -22,10 +22,13 @@ pub(super) fn check(spec: &Value, errors: &mut Vec<FieldError>) {
     for list in ["initContainers", "containers"] {
         for (index, container) in spec.list_at(list).iter().enumerate() {
             let place = |field: String| format!("{POD_SPEC}.{list}[{index}].{field}");
-            let env = container.list_at("env").iter().enumerate();
-            for (at, _) in env.filter(|(_, variable)| !is_env_var_name(variable.str_at("name"))) {
-                let reason = "must be letters, digits, '-', '_' and '.', and begin with no digit and no '..'";
-                refuse(place(format!("env[{at}].name")), reason, "choose another name");
+            // Their places in the pod are not those in the template.
+            let names = container.list_at("env").iter().map(|variable| variable.str_at("name"));
+            for name in names.filter(|name| !is_env_var_name(name)) {
+                let reason = format!(
+                    "the name {name:?} must be letters, digits, '-', '_' and '.', and begin with no digit and no '..'"
+                );
+                refuse(place("env".to_owned()), &reason, "choose another name");
             }
             for hook in ["postStart", "preStop"] {
                 let sleep = container.at(["lifecycle", hook, "sleep"]);
@@ -96,10 +99,11 @@ mod tests {
     #[test]
     fn names_of_variables() {
         let names = ["A", "a.b-c", "_1", "1A", "..x", ".", "a b"].map(|name| json!({"name": name}));
-        let env = |index: usize| format!("env[{index}].name");
         let spec = json!({"containers": [{"env": names}]});
-        let wrong: Vec<String> = [3, 4, 5, 6].map(|index| format!("containers[0].{}", env(index))).into();
-        assert_eq!(refused(&spec), wrong);
+        assert_eq!(refused(&spec), ["containers[0].env"; 4]);
+        let mut errors = Vec::new();
+        check(&spec, Some((1, 34)), &mut errors);
+        assert!(errors[0].reason.starts_with("the name \"1A\" must be letters"), "{}", errors[0].reason);
     }
 
     #[test]
