@@ -48,8 +48,8 @@ pub(super) fn has_moved(
     if config.is_written("manifest-dir") {
         return None;
     }
-    let written = files.look(&config.kubelet_config).ok().and_then(|stat| {
-        let written = (stat.stamp.modified() + COARSE).duration_since(SystemTime::UNIX_EPOCH).ok()?;
+    let written = written(files, &config.kubelet_config).and_then(|written| {
+        let written = (written + COARSE).duration_since(SystemTime::UNIX_EPOCH).ok()?;
         Some(boot.present(Timestamp::from_millis(i64::try_from(written.as_millis()).ok()?), now))
     });
     // Since when is not known of a file that is away, or that was written at a time that is still to come.
@@ -68,6 +68,11 @@ pub(super) fn has_moved(
             )),
         }
     })
+}
+
+/// Since when the file is there as it is. One that was made earlier and moved here keeps the time of its content.
+fn written(files: &Shared, file: &Path) -> Option<SystemTime> {
+    files.look(file).ok().map(|stat| stat.stamp.changed())
 }
 
 /// Whether a kubelet that `started` then has not read what was written at `written`. Without one that runs, the next one
@@ -246,6 +251,10 @@ mod tests {
         assert!(!moved(&state, &config));
         config.manifest_dir = "/elsewhere".into();
         assert!(!moved(&state, &config), "no kubelet runs");
+        let made = SystemTime::now() - Duration::from_secs(86_400);
+        file.as_file().set_modified(made).unwrap();
+        let since = written(&Real::shared(), file.path()).unwrap();
+        assert!(since > made + Duration::from_secs(3_600), "it was made a day ago, and is here since now");
     }
 
     #[test]
