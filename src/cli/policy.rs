@@ -37,9 +37,6 @@ use crate::core::rendering;
 use crate::core::rendering::Revision;
 use crate::node::agent;
 
-/// The ConfigMap with the cluster's certificates, which each namespace has.
-const ROOT_CA: &str = "kube-root-ca.crt";
-
 /// Judge DaemonSets by [policy] before they are applied
 #[derive(Debug, Args)]
 pub(super) struct Arguments {
@@ -207,6 +204,6 @@ impl PolicyTest {
 
 /// Whether the node could refuse what comes of such an object. What every cluster has is not looked at.
 fn says_more(missing: &Missing) -> bool {
-    let of_cluster = missing.kind == "ConfigMap" && missing.name == ROOT_CA;
-    !of_cluster && ["ConfigMap", "Secret", "PriorityClass", "RuntimeClass"].contains(&missing.kind.as_str())
+    !missing.is_issued_by_cluster()
+        && ["ConfigMap", "Secret", "PriorityClass", "RuntimeClass"].contains(&missing.kind.as_str())
 }

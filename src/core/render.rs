@@ -152,9 +152,9 @@ impl Missing {
         Self { kind: DAEMON_SET.to_owned(), namespace, name, key: String::new() }
     }
 
-    /// Whether it is a token of a ServiceAccount.
-    pub fn is_token(&self) -> bool {
-        self.kind == TOKEN
+    /// Whether only a cluster issues it: a ServiceAccount's token, or its certificates, which each namespace has.
+    pub fn is_issued_by_cluster(&self) -> bool {
+        self.kind == TOKEN || (self.kind == "ConfigMap" && self.name == context::ROOT_CA && self.key.is_empty())
     }
 
     /// Whether it is a daemon that is to be Ready first.

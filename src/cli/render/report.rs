@@ -65,9 +65,9 @@ impl RenderEntry {
         }
     }
 
-    /// What it waits for and a caller of `render` could give: only a cluster issues tokens.
+    /// What it waits for and a caller of `render` could give.
     fn lacks(&self) -> Vec<&Missing> {
-        self.waiting_for().iter().filter(|missing| !missing.is_token()).collect()
+        self.waiting_for().iter().filter(|missing| !missing.is_issued_by_cluster()).collect()
     }
 }
 

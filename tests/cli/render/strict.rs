@@ -44,12 +44,11 @@ fn strict_says_what_it_refuses() {
 }
 
 #[test]
-fn strict_refuses_no_token_which_only_a_cluster_has() {
+fn strict_refuses_no_token_and_no_certificates_which_only_a_cluster_has() {
     let of_account = GOOD
         .replace("      automountServiceAccountToken: false\n", "")
         .replace("configMap: {name: cni}", "emptyDir: {}");
     let objects = "{apiVersion: v1, kind: ServiceAccount, metadata: {name: default, namespace: kube-system}}\n---\n\
-                   {apiVersion: v1, kind: ConfigMap, metadata: {name: kube-root-ca.crt, namespace: kube-system}, data: {ca.crt: x}}\n---\n\
                    {apiVersion: v1, kind: Service, metadata: {name: kubernetes, namespace: default}, spec: {clusterIP: 10.0.0.1, ports: [{name: https, port: 443}]}}\n";
     let of_host = of_account.replace("    spec:\n", "    spec:\n      hostNetwork: true\n");
     let scratch = Scratch::new(&[("a.yaml", &of_account), ("b.yaml", &of_host), ("objects.yaml", objects)]);
@@ -59,7 +58,8 @@ fn strict_refuses_no_token_which_only_a_cluster_has() {
     };
     let rendered = strict("a.yaml", &[]);
     assert_eq!(rendered.code, 0, "{rendered:?}");
-    assert!(rendered.err.contains("waits for ServiceAccountToken kube-system/default"), "{rendered:?}");
+    let waits = "waits for ConfigMap kube-system/kube-root-ca.crt, ServiceAccountToken kube-system/default";
+    assert!(rendered.err.contains(waits), "{rendered:?}");
     let refused = strict("b.yaml", &[]);
     assert!(
         refused.code == 1 && refused.err.contains("hint: give --api-endpoint, or leave out --strict"),
