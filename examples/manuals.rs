@@ -160,7 +160,7 @@ fn configuration() -> String {
     }
     page.control("SH", ["DESCRIPTION"]).text([roman(
         "TOML. The files are read in the order above, and a later one's keys replace an earlier one's. Of files with the \
-         same name only the last counts, and an empty one masks the others. A key that is not known, or a value that \
+         same name only the last counts, and an empty one masks the others. A list or a table is replaced as a whole. A key that is not known, or a value that \
          cannot be, is an error that names file and line. daemonlet run --print-config shows the result and where each \
          value came from; systemctl reload daemonlet puts a change in force.",
     )]);

@@ -213,7 +213,8 @@ const EXAMPLE_HEAD: &str = "# The configuration of daemonlet. Every key is comme
 # Files are read in this order, and a later one's keys replace an earlier one's:
 # this file, then /usr/lib/daemonlet/daemonlet.d/*.toml, /run/daemonlet/daemonlet.d/*.toml
 # and /etc/daemonlet/daemonlet.d/*.toml by name. Of files with the same name only the last
-# counts, and an empty one masks the others. `daemonlet run --print-config` shows the result.
+# counts, and an empty one masks the others. A list or a table is one key: it is replaced as a whole.
+# `daemonlet run --print-config` shows the result.
 ";
 
 /// The `lines` of each key below their sections.

@@ -11,6 +11,7 @@ use toml::Value;
 use toml::de::DeValue;
 
 use crate::config::ConfigOrigin;
+use crate::config::ConfigProblem;
 use crate::config::KubeletFile;
 use crate::config::Listen;
 use crate::config::LogTarget;
@@ -65,6 +66,8 @@ macro_rules! keys {
             $($(#[doc = $doc])+ pub $field: $type,)+
             /// Where the value of each key came from.
             pub origins: BTreeMap<&'static str, ConfigOrigin>,
+            /// What lists and tables of a file lost to those of a later file.
+            pub replaced: Vec<ConfigProblem>,
             /// What became of the file of the key kubelet-config.
             pub kubelet_file: KubeletFile,
         }

@@ -6,6 +6,7 @@ use std::io;
 use std::path::Path;
 use std::path::PathBuf;
 
+use toml::Value;
 use toml::de::DeTable;
 use toml::de::DeValue;
 
@@ -230,13 +231,36 @@ impl ConfigReader<'_> {
             let hint = suggestion(section, &path, value);
             return self.problem(offset, format!("unknown key \"{path}\""), Some(hint));
         };
+        let before = (key.get)(self.config);
         match (key.set)(self.config, value) {
             Err(why) => self.problem(offset, format!("{path}: {why}"), None),
             Ok(()) => {
                 let origin = ConfigOrigin::File { path: self.path.to_owned(), line: self.line(offset) };
-                self.config.origins.insert(key.path, origin);
+                let earlier = self.config.origins.insert(key.path, origin.clone());
+                if let Some(earlier @ ConfigOrigin::File { .. }) = earlier
+                    && let lost = lost(&before, &(key.get)(self.config))
+                    && !lost.is_empty()
+                {
+                    self.config.replaced.push(ConfigProblem {
+                        message: format!("{origin}: {path} replaces that of {earlier}: {} no longer counts", lost.join(", ")),
+                        hint: Some("a later file replaces lists and tables as a whole: write there all that is to count".to_owned()),
+                    });
+                }
             }
         }
+    }
+}
+
+/// The items of the list or table `before` that `after` does not have.
+fn lost(before: &Value, after: &Value) -> Vec<String> {
+    match (before, after) {
+        (Value::Array(before), Value::Array(after)) => {
+            before.iter().filter(|item| !after.contains(item)).map(Value::to_string).collect()
+        }
+        (Value::Table(before), Value::Table(after)) => {
+            before.keys().filter(|name| !after.contains_key(*name)).map(|name| format!("{name:?}")).collect()
+        }
+        _ => Vec::new(),
     }
 }
 

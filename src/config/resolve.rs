@@ -125,8 +125,8 @@ impl Config {
         policy::broad_paths(&self.grants, &own).into_iter().chain(images.into_iter().flatten()).collect()
     }
 
-    /// What is valid and gives more than it seems to, or has no effect: a namespace of `[policy]` that none of its DaemonSets can come from, and what the
-    /// Node is to have although no API server is configured.
+    /// What is valid and gives more than it seems to, or has no effect: what a later file replaced, a namespace of `[policy]` that
+    /// none of its DaemonSets can come from, and what the Node is to have although no API server is configured.
     pub fn remarks(&self) -> Vec<ConfigProblem> {
         let is_selected = |name: &&String| {
             *name == "*" || self.policy_namespaces.iter().any(|namespace| namespace == "*" || namespace == *name)
@@ -143,7 +143,8 @@ impl Config {
             let without_effect = named.into_iter().filter(|name| origin.is_some() && !is_selected(name));
             without_effect.map(remark).collect::<Vec<_>>()
         };
-        let mut remarks = of("policy.trusted-namespaces", self.trusted_namespaces.iter().collect());
+        let mut remarks = self.replaced.clone();
+        remarks.extend(of("policy.trusted-namespaces", self.trusted_namespaces.iter().collect()));
         remarks.extend(of("policy.grants", self.grants.keys().collect()));
         remarks.extend(self.broad_grants().into_iter().map(|broad| {
             let key = if broad.field == "policy.images" { "policy.images" } else { "policy.grants" };

@@ -66,6 +66,28 @@ fn check_config_says_what_has_no_effect() {
 }
 
 #[test]
+fn check_config_says_what_a_later_file_replaces() {
+    let scratch = Scratch::new(&[("c.toml", ""), ("c.d/60-node.toml", "")]);
+    let head = format!(
+        "node-name = \"n1\"\nkubeconfig = \"\"\nruntime-endpoint = \"\"\nstate-dir = \"{0}\"\nrun-dir = \"{0}\"\nfolders = []\n",
+        scratch.text("s")
+    );
+    let policy = "[policy]\nnamespaces = [\"a\", \"b\"]\ntrusted-namespaces = [\"b\"]\n[policy.grants.\"a\"]\nhost-ports = [1]\n";
+    scratch.write("c.toml", &format!("{head}{policy}"));
+    let [file, later] = ["c.toml", "c.d/60-node.toml"].map(|name| scratch.text(name));
+    let own = "[policy]\nnamespaces = [\"b\", \"c\"]\ntrusted-namespaces = [\"b\", \"c\"]\n[policy.grants.\"c\"]\nhost-ports = [2]\n";
+    scratch.write("c.d/60-node.toml", own);
+    let note = |at: u8, key: &str, from: u8| {
+        format!(
+            "note: {later}:{at}: policy.{key} replaces that of {file}:{from}: \"a\" no longer counts\n\
+             hint: a later file replaces lists and tables as a whole: write there all that is to count\n"
+        )
+    };
+    let expected = note(4, "grants", 10) + &note(2, "namespaces", 8);
+    run(["run", "--check-config", "--config", &file]).is(0, "", &expected);
+}
+
+#[test]
 fn check_config_says_what_gives_more_than_it_seems_to() {
     let scratch = Scratch::new(&[("c.toml", "")]);
     let head = format!(

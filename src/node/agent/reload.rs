@@ -4,6 +4,7 @@
 //! one in force makes the process start over with it (the caller of [`super::Agent::run`] does that); like a
 //! restart, that does not touch the daemons.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
@@ -147,7 +148,7 @@ fn loses_node_name(config: &Config, in_force: &Config) -> Option<Problem> {
 
 /// Whether both have the same values, wherever those were read.
 fn says_the_same(one: &Config, other: &Config) -> bool {
-    let values = |config: &Config| Config { origins: std::collections::BTreeMap::new(), ..config.clone() };
+    let values = |config: &Config| Config { origins: BTreeMap::new(), replaced: Vec::new(), ..config.clone() };
     values(one) == values(other)
 }
 
