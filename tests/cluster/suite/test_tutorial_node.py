@@ -1,4 +1,4 @@
-"""The tutorial `docs/tutorials/node.md`, command by command."""
+"""The tutorial `docs/tutorials/kubelet.md`, command by command."""
 
 import unittest
 
@@ -8,8 +8,8 @@ from suite import tutorial
 class Node(unittest.TestCase):
     """One machine."""
 
-    def test_a_node_in_ten_minutes(self):
-        tutorial.follow("node.md")
+    def test_a_node_with_a_kubelet(self):
+        tutorial.follow("kubelet.md")
 
 
 if __name__ == "__main__":
