@@ -56,7 +56,7 @@ class Deploy(unittest.TestCase):
         folder = scratch() / "mine"
         folder.mkdir()
         path = os.path.relpath(KUSTOMIZE, folder)
-        page = (tools.REPO / "docs" / "installation.md").read_text(encoding="utf-8")
+        page = (tools.REPO / "docs" / "deploy.md").read_text(encoding="utf-8")
         (shown,) = re.findall(r"(?ms)^```yaml\n(apiVersion: kustomize.*?)^```$", page)
         self.assertEqual(set(re.findall(r"overlays/([\w-]+)", shown)), set(OVERLAYS))
         (folder / "kustomization.yaml").write_text(shown.replace("daemonlet/deploy/kustomize", path), encoding="utf-8")
@@ -128,11 +128,13 @@ class Deploy(unittest.TestCase):
             self.assertEqual(done.returncode, 0, f"{line}: {done.stdout}{done.stderr}")
             return done.stdout
 
-        page = (tools.REPO / "docs" / "installation.md").read_text(encoding="utf-8")
+        page = (tools.REPO / "docs" / "deploy.md").read_text(encoding="utf-8")
         (install,) = re.findall(r"(?ms)^```sh\n(helm install .*?)^```$", page)
+        options = re.findall(r"(?m)^\| .* \| `(\w+=true)` \|", page)
+        install = " ".join([install.rstrip(), *(f"--set {option}" for option in options)])
         typed("helm lint --strict deploy/helm/daemonlet")
         typed(install)
-        values = ["image=registry.example.org/daemonlet:0.1.0", f"configuration={configuration}", *re.findall(r"--set (\w+=true)", install)]
+        values = ["image=registry.example.org/daemonlet:0.1.0", f"configuration={configuration}", *options]
         self.assertEqual(len(values), 7)
         argv = [sys.executable, tools.REPO / "packaging" / "deploy.py", "--render", *values]
         self.assertEqual(self.missing(text=subprocess.run(argv, capture_output=True, text=True, check=True).stdout), "")

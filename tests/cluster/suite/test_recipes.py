@@ -34,7 +34,7 @@ ELSEWHERE = {
 # Blocks of other pages that begin so: which tests run them or the like, or what is not here.
 NOT_HERE = {
     "dnf install": "test_release, of a repository; no Fedora", "helm install": "test_deploy", "kubectl krew": "test_release", "mkdir -p /etc/systemd": "test_packages",
-    "#!/sbin/openrc-run": "no machine with OpenRC", "gpg --dearmor": "test_release", "podman run": "test_release, and what follows test_packages", "systemctl disable": "test_packages",
+    "podman run": "test_release, and what follows test_packages", "systemctl disable": "test_packages",
     "kubectl daemonlet abort": "test_rollout", "kubectl daemonlet -o json": "test_rollout, by `undo` without a number", "sed 1d /var/lib": "test_operations", "daemonlet support-bundle": "tests/cli", "curl -sSf": "test_operations",
 }
 
@@ -145,7 +145,7 @@ class Recipes(unittest.TestCase):
         self.cluster.start_controllers()
         self.sh("kubectl apply -f kube-flannel.yml")
         ran, used = 0, set()
-        for page in ("installation", "security", "operations", "coordinator"):
+        for page in ("installation", "deploy", "security", "operations", "coordinator"):
             for block in blocks(page):
                 if elsewhere := next((start for start in NOT_HERE if block.startswith(start)), None):
                     used.add(elsewhere)

@@ -19,7 +19,7 @@ from kit.wait import until
 
 RELEASE = tools.REPO / "packaging" / "release.py"
 KEY = "releases@example.org"
-INSTALLATION = (tools.REPO / "docs" / "installation.md").read_text(encoding="utf-8")
+INSTALLATION, DEPLOY, CONTRIBUTING = ((tools.REPO / page).read_text(encoding="utf-8") for page in ("docs/installation.md", "docs/deploy.md", "CONTRIBUTING.md"))
 
 
 def run(*argv, **environment):
@@ -89,7 +89,7 @@ class Release(unittest.TestCase):
     def test_2_dnf_takes_the_signed_repository_and_no_other(self):
         out, state = self.repositories("repo-2"), scratch() / "dnf"
         rpm = out / "rpm"
-        (shown,) = re.findall(r"(?ms)^```ini\n(\[daemonlet\].*?)^```$", INSTALLATION)
+        (shown,) = re.findall(r"(?ms)^```ini\n(\[daemonlet\].*?)^```$", CONTRIBUTING)
         (state / "repos").mkdir(parents=True)
         (state / "repos" / "daemonlet.repo").write_text(shown.replace("https://repo.example.org", f"file://{out}"), encoding="utf-8")
         # What the package needs of a Fedora is in another repository.
@@ -251,7 +251,7 @@ class Release(unittest.TestCase):
         self.addCleanup(server.shutdown)
         url = f"http://127.0.0.1:{server.server_address[1]}"
         run(sys.executable, tools.REPO / "packaging" / "krew.py", "--url", url, "--binary", self.stripped(), "--out", out)
-        (block,) = re.findall(r"(?ms)^```sh\n(kubectl krew install .*?)^```$", INSTALLATION)
+        (block,) = re.findall(r"(?ms)^```sh\n(kubectl krew install .*?)^```$", DEPLOY)
         (archive,) = out.glob("*.tar.gz")
         whole = archive.read_bytes()
         environment = os.environ | {"KREW_ROOT": str(home), "PATH": f"{home}/bin:{programs}:{os.environ['PATH']}"}
