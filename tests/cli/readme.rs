@@ -310,7 +310,7 @@ fn what_the_pages_write_into_a_folder_of_a_node_makes_the_folder_first() {
 
 #[test]
 fn every_annotation_is_described() {
-    let page = read("docs/daemonsets.md");
+    let page = read("docs/annotations.md");
     let sources: Vec<String> =
         crate::sources(&root().join("src")).iter().map(|file| fs::read_to_string(file).unwrap()).collect();
     let constants = sources.iter().flat_map(|text| text.lines()).filter(|line| line.starts_with("pub const "));
@@ -318,7 +318,7 @@ fn every_annotation_is_described() {
         constants.flat_map(|line| line.split('"')).filter(|text| text.starts_with("daemonlet.dev/")).collect();
     assert!(names.len() > 8, "{names:?}");
     for name in names {
-        assert!(page.contains(&format!("`{name}")), "docs/daemonsets.md does not have {name}");
+        assert!(page.contains(&format!("`{name}")), "docs/annotations.md does not have {name}");
     }
 }
 

@@ -5,7 +5,7 @@
 /// Name, page and heading of each.
 pub(crate) const TOPICS: &[(&str, &str, &str)] = &[
     ("alerts", "metrics.md", "Alerts"),
-    ("annotations", "daemonsets.md", "Annotations and labels"),
+    ("annotations", "annotations.md", "Annotations and labels"),
     ("boot", "boot-and-outages.md", "A boot"),
     ("bounds", "limits.md", "Bounds"),
     ("changes", "daemonsets.md", "What a change does"),
