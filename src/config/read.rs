@@ -242,8 +242,14 @@ impl ConfigReader<'_> {
                     && !lost.is_empty()
                 {
                     self.config.replaced.push(ConfigProblem {
-                        message: format!("{origin}: {path} replaces that of {earlier}: {} no longer counts", lost.join(", ")),
-                        hint: Some("a later file replaces lists and tables as a whole: write there all that is to count".to_owned()),
+                        message: format!(
+                            "{origin}: {path} replaces that of {earlier}: {} no longer counts",
+                            lost.join(", ")
+                        ),
+                        hint: Some(
+                            "a later file replaces lists and tables as a whole: write there all that is to count"
+                                .to_owned(),
+                        ),
                     });
                 }
             }
