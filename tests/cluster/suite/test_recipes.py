@@ -26,8 +26,7 @@ ELSEWHERE = {
     "daemonlet run --check-config": "tests/cli",
     "mkdir -p /etc/systemd": "the host's files", "printf '[Unit]": "the host's files", "cp -r /tmp/tree": "Trees",
     "mkdir -p /etc/daemonlet": "Trees",
-    "rm -rf /var/lib/daemonlet": "the host's files", "rm -rf /etc/systemd": "the host's files",
-    "rm -f /etc/daemonlet": "the host's files",
+    "rm -rf /var/lib/daemonlet": "the host's files", "rm -f /etc/systemd": "the host's files",
 }
 
 
