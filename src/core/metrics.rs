@@ -138,9 +138,9 @@ metrics! {
     TokenFailures: Gauge = ("daemonlet_token_problems", "tokens", ACCOUNT);
     /// When the agent's own certificate expires. Missing if its kubeconfig has none that the agent renews.
     CertificateExpiry: Gauge = ("daemonlet_certificate_expiry_timestamp_seconds", "seconds since 1970", &[]);
-    /// Replacements: approved and not claimed yet, claimed (under way), or withheld by the coordinator.
+    /// Replacements by `state`: `approved` (not claimed yet), `claimed` (under way), or `withheld` by the coordinator.
     Approvals: Gauge = ("daemonlet_approvals", "daemons", &["state"]);
-    /// Whether this coordinator holds the Lease. None that does: nothing is rolled out, and no status is true.
+    /// Whether this coordinator holds the Lease. While the sum over all is 0, no rollout goes on and each status is old.
     CoordinatorLeads: Gauge = ("daemonlet_coordinator_leads", "0 or 1", &["identity"]);
     /// Passes of this coordinator since the start.
     CoordinatorPasses: Counter = ("daemonlet_coordinator_passes_total", "passes", &[]);
@@ -151,9 +151,9 @@ metrics! {
     /// When each watch last delivered an event. Namespaces may rest for days, NodeDaemons hardly while something runs.
     CoordinatorWatchLastEvent: Gauge =
         ("daemonlet_coordinator_watch_last_event_timestamp_seconds", "seconds since 1970", &["watch"]);
-    /// Writes of this coordinator since the start: written, outdated, refused, unanswered, or not sent without the Lease.
+    /// Writes since the start by `outcome`: `written`, `outdated`, `refused`, `unanswered`, `not sent` (without the Lease).
     CoordinatorWrites: Counter = ("daemonlet_coordinator_writes_total", "writes", &["outcome"]);
-    /// Nodes whose agent reports, is dead, or never reported (absent).
+    /// Nodes by their `agent`: it `reports`, is `dead`, or never reported (`absent`).
     CoordinatorNodes: Gauge = ("daemonlet_coordinator_nodes", "nodes", &["agent"]);
     /// The coordinator's conditions of each DaemonSet, by the coordinator that holds the Lease.
     DaemonSetConditions: Gauge =

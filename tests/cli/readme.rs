@@ -324,12 +324,12 @@ fn every_annotation_is_described() {
 
 #[test]
 fn every_dependency_is_explained() {
-    let page = read("docs/architecture.md");
+    let page = read("docs/dependencies.md");
     let cargo: toml::Table = read("Cargo.toml").parse().unwrap();
     let table: String = page.lines().filter(|line| line.starts_with("| ")).collect();
     for section in ["dependencies", "dev-dependencies"] {
         for name in cargo[section].as_table().unwrap().keys() {
-            assert!(table.contains(name.as_str()), "docs/architecture.md does not say why {name} is there");
+            assert!(table.contains(name.as_str()), "docs/dependencies.md does not say why {name} is there");
         }
     }
 }

@@ -250,22 +250,23 @@ fn alerts() -> String {
 #[test]
 fn the_page_is_made_from_the_table_and_the_rules() {
     let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/metrics.md");
+    let written = std::fs::read_to_string(&path).unwrap();
+    let (by_hand, _) = written.split_once("## Metrics\n").unwrap();
     let text = format!(
-        "# Metrics and alerts\n\n[Operations](operations.md#metrics) says how to switch metrics on, and how to scrape them. \
-         This page is made from the program and its rules.\n\n\
-         ## Metrics\n\n`[metrics] listen` says where the agent serves `/metrics`, and `[coordinator] metrics-listen` where \
-         the coordinator does.\n`/healthz` is beside each.\n\n\
+        "{by_hand}## Metrics\n\nThe rest of this page is made from the program and its rules.\n\n\
          * `daemonlet_coordinator_…` and `daemonlet_daemonset_condition` are the coordinator's, `process_…` is of both, and \
          the rest is the agent's.\n\
-         * Each metric of the agent has the label `node`, too. The coordinator need not run on a node of its cluster: the label\n  \
-         `instance`, which Prometheus adds, tells which one it is.\n\n{}\n\
-         ## Alerts\n\nThe alerts of `/usr/share/daemonlet/monitoring/rules.yaml`. The [runbook](runbook.md) has a section for each.\n\
+         * Each metric of the agent has the label `node`, too; so `process_…` with it is the agent's, without it the coordinator's.\n  \
+         The coordinator need not run on a node of its cluster: the label `instance`, which Prometheus adds, tells which one it is.\n\
+         * `watch` is a kind of objects, such as `nodes`. `state` and `cause` are words of [JSON](json.md#words), in snake_case.\n\
+         * For an alert, ask `daemonlet_daemon_state`: a series that is missing may be a daemon without a pod.\n\n{}\n\
+         ## Alerts\n\nThe alerts of `/usr/share/daemonlet/monitoring/rules.yaml`. The [runbook](runbook.md) has a section for each,\n\
+         and says what has to be so. The alert fires when that has been so for the time *after*.\n\
          A word in *italics* is a label of the alert, or its value.\n\n{}",
         table(),
         alerts()
     );
     if std::env::var_os("UPDATE_GENERATED").is_some() {
-        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
         std::fs::write(&path, &text).unwrap();
     }
     let written = std::fs::read_to_string(&path).unwrap_or_default();

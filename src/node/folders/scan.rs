@@ -219,8 +219,12 @@ impl FolderReading<'_> {
             stat = Err(io::Error::other("it is a folder; put the file back, or remove the folder to end its daemons"));
         }
         let stat = stat.map(|stat| (stat, self.rests.look(&path, stat.stamp, self.look)));
+        let shows = stat.as_ref().is_ok_and(|(stat, _)| !is_mask(stat)).then(|| path.clone());
         let hides = self.names.contains_key(&name);
-        self.names.insert(name, Candidate { path, folder: folder.to_owned(), hides, stat });
+        let earlier = self.names.insert(name, Candidate { path, folder: folder.to_owned(), hides, stat });
+        let mask =
+            earlier.filter(|earlier| matches!(&earlier.stat, Ok((stat, _)) if stat.kind == FileKind::NullDevice));
+        self.view.notes.extend(shows.zip(mask).map(|(path, mask)| masks_nothing(&mask.path, &path)));
     }
 }
 
@@ -312,6 +316,12 @@ fn is_believed(file: &FileView, view: &FolderView) -> bool {
 fn passed_over(path: &Path, before: &Path) -> String {
     let (path, before) = (path.display(), before.display());
     format!("{path} is passed over: {before} stood before it, cannot be found, and nothing shows that it was removed")
+}
+
+/// That the link to /dev/null at `mask` has no effect, because the file of its name at `path` is in a later folder.
+fn masks_nothing(mask: &Path, path: &Path) -> String {
+    let (mask, path) = (mask.display(), path.display());
+    format!("{mask} masks nothing: {path} is in a later folder, and the later folder counts")
 }
 
 fn on<'v>(view: &'v FolderView, folder: &Path) -> Option<&'v ScannedFolder> {

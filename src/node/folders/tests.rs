@@ -158,6 +158,20 @@ fn a_later_folders_file_replaces_an_earlier_ones_and_an_empty_one_masks() {
 }
 
 #[test]
+fn a_mask_before_a_file_of_a_later_folder_masks_nothing_and_a_note_says_so() {
+    let mut folders = Folders::new();
+    symlink("/dev/null", folders.paths[0].join("a.yaml")).unwrap();
+    symlink("/dev/null", folders.paths[0].join("b.yaml")).unwrap();
+    folders.write(1, "a.yaml", &daemon_set("a", "new"));
+    symlink("/dev/null", folders.paths[1].join("b.yaml")).unwrap();
+    folders.later();
+    assert_eq!(folders.names(), ["a"]);
+    let [mask, file] = [0, 1].map(|folder| folders.paths[folder].join("a.yaml"));
+    let note = "is in a later folder, and the later folder counts";
+    assert_eq!(folders.view.notes, [format!("{} masks nothing: {} {note}", mask.display(), file.display())]);
+}
+
+#[test]
 fn a_file_whose_name_is_not_utf_8_is_refused_and_hides_no_other() {
     use std::os::unix::ffi::OsStrExt;
     let mut folders = Folders::new();

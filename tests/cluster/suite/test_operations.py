@@ -224,7 +224,7 @@ class OperationsTest(Coordinated):
         promtool("check", "rules", file)
 
     def test_4a_a_textfile_of_the_page_has_what_prometheus_reads(self):
-        page = (tools.REPO / "docs" / "operations.md").read_text(encoding="utf-8")
+        page = (tools.REPO / "docs" / "metrics.md").read_text(encoding="utf-8")
         (line,) = [block.replace("\\\n", " ") for block in re.findall(r"(?ms)^```sh\n(.*?)^```$", page) if block.startswith("curl ")]
         folder = scratch() / "textfile"
         folder.mkdir()
@@ -237,7 +237,8 @@ class OperationsTest(Coordinated):
 
     def test_4a_the_version_before_is_taken_from_the_record_as_the_page_says(self):
         page = (tools.REPO / "docs" / "operations.md").read_text(encoding="utf-8")
-        (block,) = [block for block in re.findall(r"(?ms)^```sh\n(.*?)^```$", page) if block.startswith("sed 1d ")]
+        found = re.findall(r"(?ms)^```sh\n(.*?)^```$", page)
+        block = "".join(block for start in ("sed 1d ", "install -D ") for block in found if block.startswith(start))
         folder = scratch() / "record"
         folder.mkdir()
         block = block.replace("/var/lib/daemonlet", self.one.config["state-dir"]).replace("NAMESPACE_NAME", "kube-system_net").replace("NAME", "net")

@@ -33,8 +33,8 @@ ELSEWHERE = {
 # Blocks of other pages that begin so: which tests run them or the like, or what is not here.
 NOT_HERE = {
     "dnf install": "test_release, of a repository; no Fedora", "helm install": "test_deploy", "kubectl krew": "test_release", "mkdir -p /etc/systemd": "test_packages",
-    "podman run": "test_release, and what follows test_packages", "systemctl disable": "test_packages",
-    "kubectl daemonlet abort": "test_rollout", "kubectl daemonlet -o json": "test_rollout, by `undo` without a number", "sed 1d /var/lib": "test_operations", "daemonlet support-bundle": "tests/cli", "curl -sSf": "test_operations",
+    "podman run": "test_release, and what follows test_packages",
+    "kubectl daemonlet abort": "test_rollout", "HASH=$(kubectl daemonlet": "test_rollout, by `undo` without a number", "sed 1d /var/lib": "test_operations", "install -D": "test_operations", "daemonlet support-bundle": "tests/cli", "curl -sSf": "test_operations",
 }
 
 
@@ -144,7 +144,7 @@ class Recipes(unittest.TestCase):
         self.cluster.start_controllers()
         self.sh("kubectl apply -f kube-flannel.yml")
         ran, used = 0, set()
-        for page in ("installation", "deploy", "security", "operations", "coordinator"):
+        for page in ("installation", "deploy", "security", "operations", "standstill", "status", "metrics", "coordinator"):
             for block in blocks(page):
                 if elsewhere := next((start for start in NOT_HERE if block.startswith(start)), None):
                     used.add(elsewhere)
