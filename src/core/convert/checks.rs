@@ -56,25 +56,35 @@ pub(super) fn metadata(object: &Value, kind: Option<Kind>) -> Result<(), FieldEr
     Ok(())
 }
 
-/// Checks a map of strings; null counts as an empty map, or as an empty string.
+/// Checks a map of strings; null counts as an empty map, or as an empty string. The values may be secret: no error has one.
 pub(super) fn strings(value: Option<&Value>, field: &str) -> Result<(), FieldError> {
     match value {
         None | Some(Value::Null) => Ok(()),
         Some(Value::Object(map)) => map.iter().try_for_each(|(key, value)| match value {
             Value::String(_) | Value::Null => Ok(()),
-            other => Err(not_a_string(format!("{field}[{key}]"), other)),
+            other => Err(not_text(format!("{field}[{key}]"), other)),
         }),
         Some(_) => Err(wrong(field, "must be a map of strings")),
     }
 }
 
-/// The error for `value`, which must be a string.
+/// The error for `value`, which must be a string, and is no secret.
 pub(super) fn not_a_string(field: String, value: &Value) -> FieldError {
+    let found = match value {
+        Value::Bool(value) => format!("the boolean {value}"),
+        Value::Number(value) => format!("the number {value}"),
+        _ => return not_text(field, value),
+    };
+    FieldError { reason: format!("must be a string, not {found}"), ..not_text(field, value) }
+}
+
+/// The error for `value`, which must be a string; it says the type alone.
+pub(super) fn not_text(field: String, value: &Value) -> FieldError {
     let (found, hint) = match value {
-        Value::Bool(value) => (format!("the boolean {value}"), true),
-        Value::Number(value) => (format!("the number {value}"), true),
-        Value::Array(_) => ("a list".to_owned(), false),
-        _ => ("an object".to_owned(), false),
+        Value::Bool(_) => ("a boolean", true),
+        Value::Number(_) => ("a number", true),
+        Value::Array(_) => ("a list", false),
+        _ => ("an object", false),
     };
     FieldError {
         field,

@@ -133,7 +133,7 @@ fn decode(field: &str, key: &str, value: &Value) -> Result<Vec<u8>, FieldError> 
     let text = match value {
         Value::Null => return Ok(Vec::new()),
         Value::String(text) => text,
-        other => return Err(checks::not_a_string(format!("{field}[{key}]"), other)),
+        other => return Err(checks::not_text(format!("{field}[{key}]"), other)),
     };
     // Go's decoder skips line ends.
     let text: String = text.chars().filter(|character| !matches!(character, '\r' | '\n')).collect();

@@ -113,11 +113,16 @@ pub(super) fn tagged(suffix: &str, text: &str) -> Result<Scalar, String> {
     match (suffix, plain(text)) {
         ("float", Scalar::Int(value)) => match value.as_i64() {
             Some(value) => Ok(Scalar::Float(value as f64)),
-            None => Err(format!("cannot read {text:?} as !!float")),
+            None => Err(unread("float")),
         },
         (_, scalar) if scalar.tag() == suffix => Ok(scalar),
-        _ => Err(format!("cannot read {text:?} as !!{suffix}")),
+        _ => Err(unread(suffix)),
     }
+}
+
+/// Without the text, which may be a Secret's.
+fn unread(suffix: &str) -> String {
+    format!("the value cannot be read as !!{suffix}")
 }
 
 fn binary(text: &str) -> Result<String, String> {
