@@ -83,13 +83,13 @@ impl<T> Knowledge<T> {
 /// over what it says now as long as that is nothing newer.
 pub const OVERRIDE_ANNOTATION: &str = "daemonlet.dev/override";
 
-/// What to do where a folder's object is passed over.
-pub const OVERRIDE_HINT: &str =
-    "annotate the object in the file with daemonlet.dev/override: \"true\" to use it instead";
-
-/// What to do about a file that overrides, once the API has a newer version.
-pub const SUPERSEDED_HINT: &str =
-    "delete the file, or change it: it then counts until the API server has another version";
+/// What to do where a folder's object is passed over, though it may override.
+pub fn hint_where_passed_over(overrides: bool) -> &'static str {
+    match overrides {
+        true => "delete the file, or change it: it then counts until the API server has another version",
+        false => "annotate the object in the file with daemonlet.dev/override: \"true\" to use it instead",
+    }
+}
 
 /// What the API server says of one object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -121,12 +121,11 @@ pub fn decide(
         let runs = plan.record.live().filter_map(|instance| instance.daemon_set.as_ref()).last();
         let Some(daemon_set) = subject.desired.definition().or(runs) else { continue };
         let Some(name) = daemon_set.annotations.get(NODE_CONDITION).filter(|name| is_name(name)) else { continue };
-        let mut say = |text: String| plan.summary.notes.push(Note::Other(text));
         if !is_trusted(daemon_set) {
-            let namespace = &plan.key.namespace;
-            say(format!("{NODE_CONDITION} is ignored: namespace {namespace} is not among policy.trusted-namespaces"));
+            let namespace = plan.key.namespace.clone();
+            plan.summary.notes.push(Note::Untrusted { annotation: NODE_CONDITION, namespace });
         } else if switch == Switch::Off {
-            say(format!("{NODE_CONDITION} has no effect: node.conditions is off on this node"));
+            plan.summary.notes.push(Note::SwitchedOff { annotation: NODE_CONDITION, key: "node.conditions" });
         } else if let Some(status) = status(plan, boot) {
             let own = NodeCondition { status, daemon_sets: BTreeSet::from([plan.key.clone()]) };
             let kind = format!("{PREFIX}{name}");

@@ -153,10 +153,8 @@ pub fn decide(subjects: &[Subject<'_>], plans: &mut [DaemonPlan], rules: &TaintR
             continue;
         }
         if !(rules.is_trusted)(&daemon_set) {
-            let namespace = &plan.key.namespace;
-            plan.say(format!(
-                "{STARTUP_TAINT} is ignored: namespace {namespace} is not among policy.trusted-namespaces"
-            ));
+            let namespace = plan.key.namespace.clone();
+            plan.summary.notes.push(Note::Untrusted { annotation: STARTUP_TAINT, namespace });
             continue;
         }
         let standing = match standing(plan, rules.boot) {
@@ -170,7 +168,7 @@ pub fn decide(subjects: &[Subject<'_>], plans: &mut [DaemonPlan], rules: &TaintR
             continue;
         }
         if rules.switch == Switch::Off {
-            plan.say(format!("{STARTUP_TAINT} has no effect: node.startup-taint is off on this node"));
+            plan.summary.notes.push(Note::SwitchedOff { annotation: STARTUP_TAINT, key: "node.startup-taint" });
             continue;
         }
         taint.daemons.insert(plan.key.clone());
@@ -182,23 +180,18 @@ pub fn decide(subjects: &[Subject<'_>], plans: &mut [DaemonPlan], rules: &TaintR
         let this = plan.record.in_boot(rules.boot);
         let left = timeout - this.awaited_for(rules.now);
         if left <= Span::ZERO {
-            let waited = timeout.as_secs_ceil();
-            plan.say(format!(
-                "the node was to carry {STARTING_TAINT} for {waited} s ({STARTUP_TAINT_TIMEOUT}), and does not wait for \
-                 it any longer in this boot"
-            ));
+            plan.summary.notes.push(Note::TaintExpired(timeout));
             continue;
         }
-        let bound = match rules.api_server {
+        let note = match rules.api_server {
             ApiServer::Answers => {
                 this.await_answered(rules.now);
                 plan.look_at(rules.now + left);
-                format!("at most until {} ({STARTUP_TAINT_TIMEOUT})", rules.now + left)
+                Note::TaintUntil(rules.now + left)
             }
             ApiServer::Silent => {
                 this.await_silent(rules.now);
-                let seconds = left.as_secs_ceil();
-                format!("at most for {seconds} s ({STARTUP_TAINT_TIMEOUT}) after the API server answers")
+                Note::TaintOnceAnswered(left)
             }
         };
         if standing == Standing::Unknown {
@@ -206,7 +199,7 @@ pub fn decide(subjects: &[Subject<'_>], plans: &mut [DaemonPlan], rules: &TaintR
             continue;
         }
         plan.summary.keeps_workload_away = true;
-        plan.say(format!("the node is to carry {STARTING_TAINT} until it is Ready here, {bound}"));
+        plan.summary.notes.push(note);
         taint.awaited.insert(plan.key.clone());
     }
     taint
@@ -215,10 +208,6 @@ pub fn decide(subjects: &[Subject<'_>], plans: &mut [DaemonPlan], rules: &TaintR
 impl DaemonPlan {
     fn look_at(&mut self, at: Timestamp) {
         self.wake_at = Some(self.wake_at.map_or(at, |wake| wake.min(at)));
-    }
-
-    fn say(&mut self, text: String) {
-        self.summary.notes.push(Note::Other(text));
     }
 }
 

@@ -26,13 +26,14 @@ const NOT_HERE: [(&str, &str); 5] = [
 ];
 
 /// Why something waits, is not known or is left alone: words that stand within a sentence, and no errors.
-const REASONS: [&str; 14] = [
+const REASONS: [&str; 15] = [
     "ApiGap",
     "Fallback",
     "ImageReason",
     "NoAnswer",
     "NoRestart",
     "NotApprovable",
+    "Note",
     "Reason",
     "RuntimeGap",
     "ShownNothing",

@@ -105,10 +105,7 @@ impl Planner<'_> {
             && let Some(why) = self.lacks_images(daemon_set)
         {
             self.plan.record.hand_over = known;
-            self.plan.summary.notes.push(Note::Other(format!(
-                "the DaemonSet controller's pod {} takes over when its images are here: {why}",
-                pod.name
-            )));
+            self.plan.summary.notes.push(Note::HandOverAwaitsImages { pod: pod.name.clone(), why });
             return false;
         }
         let hand_over = HandOver {
@@ -140,12 +137,8 @@ impl Planner<'_> {
         let has_failed = failed.is_some_and(|failed| failed.uid == pod.uid && failed.boot == self.context.boot);
         let goes_on = has_failed || (runs && !unbound.may_end_with_instance);
         if goes_on {
-            self.plan.summary.notes.push(Note::Other(format!(
-                "the DaemonSet controller's pod {} does not take over: the scheduler cannot bind it{} ({})",
-                pod.name,
-                if has_failed { ", with and without this instance" } else { "" },
-                unbound.message
-            )));
+            let (pod, message) = (pod.name.clone(), unbound.message.clone());
+            self.plan.summary.notes.push(Note::NoHandOver { pod, has_ended: has_failed, message });
         }
         goes_on
     }

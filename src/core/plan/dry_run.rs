@@ -29,7 +29,7 @@ use super::State;
 use super::progress::Target;
 
 const FIELD: &str = "pod";
-const SETTING: &str = "policy.admission = \"dry-run\"";
+pub(super) const SETTING: &str = "policy.admission = \"dry-run\"";
 
 impl Planner<'_> {
     /// The target's DaemonSet as the next instance is made from it; `None` if the answer forbids it or is pending,
@@ -109,10 +109,7 @@ impl Planner<'_> {
         if self.admitted(&admitted) {
             return Some(admitted);
         }
-        self.plan
-            .summary
-            .notes
-            .push(Note::Other(format!("this concerns the pod as the API server's admission changed it ({SETTING})")));
+        self.plan.summary.notes.push(Note::AsAdmitted);
         None
     }
 

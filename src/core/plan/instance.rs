@@ -187,12 +187,12 @@ impl Planner<'_> {
         match images {
             Images::Present => Some(rendering),
             Images::Handed(risk) => {
-                self.plan.summary.notes.push(Note::Other(risk.to_string()));
+                self.plan.summary.notes.push(Note::Images(risk));
                 Some(rendering)
             }
             // The kubelet retries by itself and reports in the API.
             Images::Failed(why) if !replaces => {
-                self.plan.summary.notes.push(Note::Other(why.to_string()));
+                self.plan.summary.notes.push(Note::Images(why));
                 Some(rendering)
             }
             Images::Failed(why) | Images::Pulling(why) => {

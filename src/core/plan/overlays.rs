@@ -23,7 +23,7 @@ impl Planner<'_> {
         };
         if let Some(overlays) = &daemon_set.overlays {
             self.plan.overlays = Some(Arc::clone(overlays));
-            self.plan.summary.notes.push(Note::Other(format!("overlays: {overlays}")));
+            self.plan.summary.notes.push(Note::Overlays(Arc::clone(overlays)));
         }
     }
 

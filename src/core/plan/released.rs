@@ -51,8 +51,7 @@ impl Planner<'_> {
             && !is_stopped
             && self.can_never_start(known)
         {
-            let why = format!("its released revision {} cannot start here any more: the newest starts", released.hash);
-            self.plan.summary.notes.push(Note::Other(why));
+            self.plan.summary.notes.push(Note::ReleasedCannotStart(released.hash));
             return Some(target);
         }
         let is_read = !matches!(found, ReleasedDefinition::Unknown);
@@ -61,19 +60,14 @@ impl Planner<'_> {
                 let elsewhere = self.placed(&known).misfit.filter(|_| self.placed(daemon_set).should_run);
                 let Some(misfit) = elsewhere else {
                     self.plan.summary.wanted_revision = Some(target.revision);
-                    let why = format!("it starts with the released revision {}: the newer one is held", released.hash);
-                    self.plan.summary.notes.push(Note::Other(why));
                     let revision = overlays::revision(&released.hash, &known);
+                    self.plan.summary.notes.push(Note::StartsReleased(released.hash));
                     return Some(Target { daemon_set: known, revision, data: Data::Current, rollback: false });
                 };
                 Reason::ReleasedElsewhere { revision: target.revision.clone(), released: released.hash, misfit }
             }
             ReleasedDefinition::Gone if !is_stopped => {
-                let why = format!(
-                    "its released revision {} is gone or holds something else: the newest starts",
-                    released.name
-                );
-                self.plan.summary.notes.push(Note::Other(why));
+                self.plan.summary.notes.push(Note::ReleasedGone(released.name));
                 return Some(target);
             }
             ReleasedDefinition::Gone => {
@@ -108,8 +102,7 @@ impl Planner<'_> {
             self.wake(at);
             return false;
         }
-        let why = format!("the image of its released revision {hash} could not be pulled in time: the newest starts");
-        self.plan.summary.notes.push(Note::Other(why));
+        self.plan.summary.notes.push(Note::ReleasedNotPulled(hash));
         self.passes_over_released = true;
         true
     }

@@ -32,7 +32,7 @@ impl Planner<'_> {
     pub(super) fn wanted(&mut self, daemon_set: &Arc<DaemonSet>, mode: Mode, note: Option<&DesiredNote>) {
         self.plan.summary.source = Some(daemon_set.source.clone());
         self.plan.summary.mode = Some(mode);
-        self.plan.summary.notes.extend(note.map(|note| Note::Other(note.to_string())));
+        self.plan.summary.notes.extend(note.cloned().map(Note::Desired));
         self.plan.record.released = false;
         if self.plan.record.runs() {
             self.plan.record.bootstrap = mode == Mode::Bootstrap;

@@ -4,8 +4,8 @@
 //! starts, such an instance waits at its gate instead: the kubelet makes its sandbox, and no container.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
-use crate::core::model::AFTER;
 use crate::core::model::StartGate;
 use crate::core::record::Instance;
 use crate::core::record::WrittenData;
@@ -26,7 +26,6 @@ use super::instance::NewInstance;
 use super::progress::Target;
 use super::ready::STEADY;
 use super::reason::WaitedInVain;
-use super::reason::list;
 
 /// How soon it is looked again whether the others are Ready: not every runtime reports that by itself.
 const LOOK_AGAIN: Span = Span::from_secs(1);
@@ -80,15 +79,12 @@ impl Planner<'_> {
             self.note_started();
         }
         let Some(after) = self.context.turn.after else { return };
-        self.plan.summary.notes.extend(remarks(after).map(Note::Other));
+        self.plan.summary.notes.extend(remarks(after));
         if !self.context.turn.absent.is_empty() {
-            let names = list(self.context.turn.absent);
-            let note = format!("{AFTER}: {names} is not for this node now, and is not waited for");
-            self.plan.summary.notes.push(Note::Other(note));
+            self.plan.summary.notes.push(Note::AfterAbsent(self.context.turn.absent.to_vec()));
         }
         if self.plan.record.live().any(|instance| !has_gate(&instance)) {
-            let note = format!("{AFTER}: its pod was made without a gate, so at a boot the kubelet starts it at once");
-            self.plan.summary.notes.push(Note::Other(note));
+            self.plan.summary.notes.push(Note::NoGate);
         }
     }
 
@@ -255,31 +251,14 @@ fn has_gate(instance: &&Instance) -> bool {
     instance.daemon_set.as_ref().is_some_and(|daemon_set| daemon_set.gate == StartGate::Has)
 }
 
-/// How many daemons of a circle are named.
-const MOST_NAMED: usize = 32;
-
 /// Notes for people about the start order of one daemon.
-fn remarks(after: &After) -> impl Iterator<Item = String> {
-    let own =
-        (after.circle.len() == 1).then(|| format!("{AFTER} names the DaemonSet itself: it does not wait for itself"));
-    let circle = (after.circle.len() > 1).then(|| {
-        let names = list(after.circle.iter().take(MOST_NAMED));
-        let names = match after.circle.len().saturating_sub(MOST_NAMED) {
-            0 => names,
-            more => format!("{names} and {more} more"),
-        };
-        format!("{AFTER} makes a circle of {names}: there each waits only for names that come before its own")
-    });
-    let overruled = (!after.overruled.is_empty()).then(|| {
-        let names = list(&after.overruled);
-        format!(
-            "{AFTER} makes a circle with {names}: a namespace that is not trusted changes no order of trusted ones, so it \
-             does not wait for them"
-        )
-    });
-    let unknown = (!after.unknown.is_empty()).then(|| {
-        let names = list(&after.unknown);
-        format!("{AFTER}: this node knows no DaemonSet {names}, and does not wait for it")
-    });
-    own.into_iter().chain(circle).chain(overruled).chain(unknown)
+fn remarks(after: &After) -> impl Iterator<Item = Note> {
+    let circle = match after.circle.len() {
+        0 => None,
+        1 => Some(Note::AfterItself),
+        _ => Some(Note::Circle(Arc::clone(&after.circle))),
+    };
+    let overruled = (!after.overruled.is_empty()).then(|| Note::Overruled(after.overruled.clone()));
+    let unknown = (!after.unknown.is_empty()).then(|| Note::AfterUnknown(after.unknown.clone()));
+    circle.into_iter().chain(overruled).chain(unknown)
 }

@@ -14,8 +14,6 @@ use crate::config::Config;
 use crate::core::bounds;
 use crate::core::cluster::node_daemons::Status;
 use crate::core::identity::template_hash;
-use crate::core::knowledge::OVERRIDE_HINT;
-use crate::core::knowledge::SUPERSEDED_HINT;
 use crate::core::model::DaemonSet;
 use crate::core::model::Mode;
 use crate::core::model::ObjectKey;
@@ -283,7 +281,7 @@ fn note_lacks(observation: &Observation, node: &str, plan: &mut Plan) {
         let Some(instance) = daemon.record.live().find(is_rejected) else { continue };
         let Some(room) = room.get_or_insert_with(|| NodeRoom::of(observation, node)) else { return };
         let lacks = room.lacks(&daemon.key, instance);
-        daemon.summary.notes.extend(lacks.iter().map(|lack| Note::Other(lack.to_string())));
+        daemon.summary.notes.extend(lacks.into_iter().map(Note::Lacks));
     }
 }
 
@@ -293,9 +291,7 @@ fn note_vanished(observation: &Observation, plan: &mut Plan) {
         let Some(file) = observation.folders.view.file_of(&daemon.key).filter(|file| file.has_vanished()) else {
             continue;
         };
-        let path = file.path.display();
-        let note = format!("{path} cannot be found, and nothing shows that it was removed: its last version is used");
-        daemon.summary.notes.push(Note::Other(note));
+        daemon.summary.notes.push(Note::FileVanished(file.path.clone()));
         if daemon.summary.source.as_ref().is_some_and(|source| *source != Source::Api)
             && daemon.record.live().next().is_some()
         {
@@ -320,13 +316,8 @@ fn note_passed_over(observation: &Observation, state: &AgentState, facts: &Obser
         let used = state.definitions.get(&daemon.key).or_else(|| state.inputs.daemon_sets.get(&daemon.key)).or(runs);
         let hash = |daemon_set| template_hash(&facts.revision(daemon_set)).to_owned();
         if used.is_some_and(|used| hash(used) != hash(file)) {
-            let source = &file.source;
-            let (version, hint) = match sources::is_override(file) {
-                true => ("newer version", SUPERSEDED_HINT),
-                false => ("version", OVERRIDE_HINT),
-            };
-            let note = format!("{source} is passed over: the API server's {version} is used; hint: {hint}");
-            daemon.summary.notes.push(Note::Other(note));
+            let overrides = sources::is_override(file);
+            daemon.summary.notes.push(Note::FilePassedOver { file: file.source.clone(), overrides });
         }
     }
     if folders.objects.is_empty() {
@@ -335,14 +326,11 @@ fn note_passed_over(observation: &Observation, state: &AgentState, facts: &Obser
     let objects = Objects::today(observation, &state.inputs, &state.policy);
     for daemon in &mut plan.daemons {
         for reference in &daemon.references {
-            let Some(origin) = objects.passed_over(reference) else { continue };
+            let Some(used) = objects.passed_over(reference) else { continue };
             let file = folders.file_of(reference).unwrap_or_default();
-            let hint = match is_override(folders.objects.get(reference)) {
-                true => SUPERSEDED_HINT,
-                false => OVERRIDE_HINT,
-            };
-            let note = format!("{reference} of {file} is passed over: {origin} is used; hint: {hint}");
-            daemon.summary.notes.push(Note::Other(note));
+            let overrides = is_override(folders.objects.get(reference));
+            let object = reference.clone();
+            daemon.summary.notes.push(Note::ObjectPassedOver { object, file, used, overrides });
         }
     }
 }

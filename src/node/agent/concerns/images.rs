@@ -135,7 +135,8 @@ pub(in super::super) fn requests(
     let mut needed = BTreeSet::new();
     for daemon in &mut plan.daemons {
         let said = daemon.record.live().filter_map(|i| observation.pulls.said.get(&i.uid).cloned());
-        daemon.summary.notes.extend(said.collect::<BTreeSet<String>>().into_iter().map(Note::Other));
+        let said = said.collect::<BTreeSet<String>>().into_iter();
+        daemon.summary.notes.extend(said.map(|words| Note::Images(ImageReason::Reported(words))));
         let record = &daemon.record;
         let templates = record.instances.iter().filter_map(|i| i.daemon_set.as_ref());
         let good = record.good.as_ref().and_then(|good| good.daemon_set.as_ref());
@@ -144,12 +145,7 @@ pub(in super::super) fn requests(
         needed.extend(wanted.into_iter().flat_map(|r| r.pod.images.iter().map(|image| image.image.clone())));
         // An image that no container uses is the first to go.
         let unpinned = good.into_iter().flat_map(names).find(|image| observation.is_unpinned(image));
-        if let Some(image) = unpinned {
-            daemon.summary.notes.push(Note::Other(format!(
-                "image {image} of the last good revision may be lost to image garbage collection: the container \
-                 runtime does not keep it"
-            )));
-        }
+        daemon.summary.notes.extend(unpinned.map(Note::Unpinned));
     }
     let instances = plan.daemons.iter().flat_map(|daemon| &daemon.record.instances);
     let pods = instances.map(|instance| instance.uid.clone()).collect();

@@ -18,12 +18,6 @@ use crate::node::agent::render_cache::RenderCache;
 use crate::node::agent::state::AgentState;
 use crate::node::agent::state::Goal;
 
-/// Why what had no room to be rendered waits.
-const UNWRITABLE: &str = "its turn comes with the next pass: many are to be written";
-/// Why what a tenant changes waits.
-const PAUSED: &str =
-    "its change waits up to a minute: all that this node remembers is written before it, and was a moment ago";
-
 /// The plan of a pass, without what waits for a later one; and whether a manifest that was lost at boot is given up.
 pub(super) fn planned(
     observation: &Observation,
@@ -40,9 +34,9 @@ pub(super) fn planned(
     // Before anything is put off: what waits for its turn is written then.
     let gave_up = state.concerns.manifests_lost_at_boot.give_up(&plan);
     let now = observation.now;
-    put_off(&mut plan, state, |daemon| is_unwritable(daemon).then_some(now), UNWRITABLE);
+    put_off(&mut plan, state, |daemon| is_unwritable(daemon).then_some(now), Note::InNextPass);
     if state.goal == Goal::Run {
-        put_off(&mut plan, state, |daemon| paused_until(daemon, state, now), PAUSED);
+        put_off(&mut plan, state, |daemon| paused_until(daemon, state, now), Note::Paused);
     }
     (plan, gave_up)
 }
@@ -104,12 +98,12 @@ fn is_unwritable(daemon: &DaemonPlan) -> bool {
 }
 
 /// Leaves daemons as they are that wait until a later time.
-fn put_off(plan: &mut Plan, state: &AgentState, until: impl Fn(&DaemonPlan) -> Option<Timestamp>, why: &str) {
+fn put_off(plan: &mut Plan, state: &AgentState, until: impl Fn(&DaemonPlan) -> Option<Timestamp>, why: Note) {
     for daemon in &mut plan.daemons {
         let Some(until) = until(daemon) else { continue };
         daemon.actions.clear();
         daemon.record = state.records.get(&daemon.key).cloned().unwrap_or_else(|| state.new_record(&daemon.key));
         daemon.wake_at = Some(until);
-        daemon.summary.notes.push(Note::Other(why.to_owned()));
+        daemon.summary.notes.push(why.clone());
     }
 }
