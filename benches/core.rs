@@ -22,6 +22,7 @@ use daemonlet::core::cluster::released::Released;
 use daemonlet::core::dry_run::Question;
 use daemonlet::core::dry_run::RequestState;
 use daemonlet::core::input;
+use daemonlet::core::local_failure::LocalFailure;
 use daemonlet::core::model::DaemonSet;
 use daemonlet::core::model::Mode;
 use daemonlet::core::model::NodeView;
@@ -187,10 +188,10 @@ impl daemonlet::core::plan::Facts for Quiet {
         let mine = self.0.values().find(|rendering| rendering.identity.uid == uid);
         mine.map_or(ManifestFact::Missing, |mine| ManifestFact::Present(&mine.result.as_ref().unwrap().digest))
     }
-    fn unreadable_manifests(&self) -> Option<&str> {
+    fn unreadable_manifests(&self) -> Option<&LocalFailure> {
         None
     }
-    fn unwritable_volumes(&self) -> Option<&str> {
+    fn unwritable_volumes(&self) -> Option<&LocalFailure> {
         None
     }
     fn volumes(&self, _rendering: &RenderResult, _kept: &std::collections::BTreeSet<String>) -> VolumesFact {

@@ -25,6 +25,7 @@ pub mod insufficient;
 pub mod json;
 pub mod knowledge;
 pub mod labels;
+pub mod local_failure;
 pub mod manifest;
 pub mod metrics;
 pub mod model;

@@ -9,6 +9,7 @@ use std::fmt;
 use serde::Deserialize;
 use serde::Serialize;
 
+use crate::core::local_failure::LocalFailure;
 use crate::core::time::Timestamp;
 
 /// How one thing is known.
@@ -22,7 +23,7 @@ pub enum Knowledge<T> {
     #[default]
     NeverHeard,
     /// Its source is there and cannot be read; why.
-    Unreadable(String),
+    Unreadable(LocalFailure),
     /// It does not exist, and its source shows that.
     Absent(Absence),
 }

@@ -88,6 +88,20 @@ pub enum ListSource {
     Folder,
 }
 
+/// Why a list of overlays cannot be read or used now.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum ListGap {
+    #[error("the Node does not have all its labels yet")]
+    NodeLabels,
+    #[error("it does not exist")]
+    Absent,
+    #[error("it has not been read")]
+    NotRead,
+    #[error("it is refused: {}{}", .first.with_hint(), if *.has_more { " (and more errors)" } else { "" })]
+    Refused { first: FieldError, has_more: bool },
+}
+
 /// How the list of overlays is known.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -95,7 +109,7 @@ pub enum KnownList {
     /// From its ConfigMap.
     Read,
     /// What applied when its ConfigMap was last known and could be used; why not now.
-    Last(String),
+    Last(ListGap),
     /// No ConfigMap is known, and nothing has run with one; `unconfirmed`: no source has confirmed that it does not exist.
     Missing { unconfirmed: bool },
     /// It cannot be used: the fields.

@@ -10,6 +10,7 @@ mod dry_run;
 mod ending;
 mod facts;
 mod first_install;
+mod hint;
 mod hold;
 mod image_reason;
 mod instance;
@@ -73,6 +74,7 @@ pub use facts::StockPod;
 pub use facts::Unbound;
 pub use facts::VolumesFact;
 pub use facts::Withheld;
+pub use hint::Hint;
 pub use image_reason::ImageReason;
 pub use jitter::jitter;
 pub use note::Note;
@@ -251,7 +253,7 @@ pub fn plan_daemon(
     let mut planner = Planner::new(record, context, facts);
     if let Some(why) = facts.unreadable_manifests() {
         planner.take_turn_unread();
-        planner.keep(State::Unknown, [Reason::ManifestsUnreadable(why.to_owned())]);
+        planner.keep(State::Unknown, [Reason::ManifestsUnreadable(why.clone())]);
         return planner.done();
     }
     planner.finish_ended();

@@ -26,10 +26,13 @@ const NOT_HERE: [(&str, &str); 5] = [
 ];
 
 /// Why something waits, is not known or is left alone: words that stand within a sentence, and no errors.
-const REASONS: [&str; 15] = [
+const REASONS: [&str; 18] = [
     "ApiGap",
     "Fallback",
+    "Hint",
     "ImageReason",
+    "ListGap",
+    "LocalFailure",
     "NoAnswer",
     "NoRestart",
     "NotApprovable",

@@ -17,6 +17,7 @@ use crate::core::rendering;
 
 use super::DIGEST;
 use super::KnownList;
+use super::ListGap;
 use super::ListSource;
 use super::Overlays;
 use super::Patch;
@@ -65,19 +66,19 @@ pub fn resolve_after(daemon_set: &Arc<DaemonSet>, facts: &OverlayFacts<'_>, last
 fn by_list(reference: &ObjectRef, facts: &OverlayFacts<'_>, daemon_set: &DaemonSet, last_list: &LastList) -> Overlays {
     let read = |object| read(last_list, reference, object, facts, daemon_set);
     let last = facts.last.filter(|last| last.config_map == reference.key);
-    let again = |last, why: &str| again(last, why, facts.rules, daemon_set);
+    let again = |last, why| again(last, why, facts.rules, daemon_set);
     match (facts.found, last) {
         (Lookup::Present(object), Some(last)) => {
             let new = match read(object) {
                 new if facts.registered || !new.refused().is_empty() => new,
-                _ => again(last, "the Node does not have all its labels yet"),
+                _ => again(last, ListGap::NodeLabels),
             };
             unless_refused(new, last, |why| again(last, why))
         }
-        (_, Some(last)) if !facts.registered => again(last, "the Node does not have all its labels yet"),
+        (_, Some(last)) if !facts.registered => again(last, ListGap::NodeLabels),
         (Lookup::Present(object) | Lookup::Deleted(object), None) => read(object),
-        (Lookup::Deleted(_) | Lookup::Absent, Some(last)) => again(last, "it does not exist"),
-        (Lookup::Unknown, Some(last)) => again(last, "it has not been read"),
+        (Lookup::Deleted(_) | Lookup::Absent, Some(last)) => again(last, ListGap::Absent),
+        (Lookup::Unknown, Some(last)) => again(last, ListGap::NotRead),
         (Lookup::Absent | Lookup::Unknown, None) => Overlays {
             config_map: reference.key.clone(),
             known: KnownList::Missing { unconfirmed: facts.found == Lookup::Unknown },
@@ -106,10 +107,10 @@ fn mistyped(name: &str, facts: &OverlayFacts<'_>, daemon_set: &DaemonSet) -> Ove
 }
 
 /// `new`, unless it is refused and what applied `last` can be applied to the template of today.
-fn unless_refused(new: Overlays, last: &Overlays, again: impl Fn(&str) -> Overlays) -> Overlays {
+fn unless_refused(new: Overlays, last: &Overlays, again: impl Fn(ListGap) -> Overlays) -> Overlays {
     let Some((first, others)) = new.refused().split_first() else { return new };
-    let more = if others.is_empty() { "" } else { " (and more errors)" };
-    let last = last.refused().is_empty().then(|| again(&format!("it is refused: {}{more}", first.with_hint())));
+    let why = ListGap::Refused { first: first.clone(), has_more: !others.is_empty() };
+    let last = last.refused().is_empty().then(|| again(why));
     last.filter(|last| last.refused().is_empty()).unwrap_or(new)
 }
 
@@ -144,9 +145,9 @@ fn read(
 }
 
 /// What applied last, for the template of today.
-fn again(last: &Overlays, why: &str, rules: &PodRules, daemon_set: &DaemonSet) -> Overlays {
+fn again(last: &Overlays, why: ListGap, rules: &PodRules, daemon_set: &DaemonSet) -> Overlays {
     let known = match &last.known {
-        KnownList::Read | KnownList::Last(_) => KnownList::Last(why.to_owned()),
+        KnownList::Read | KnownList::Last(_) => KnownList::Last(why),
         other => other.clone(),
     };
     patched(Overlays { known, template: None, ..last.clone() }, bound(daemon_set, last.list, rules), daemon_set)

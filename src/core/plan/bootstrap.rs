@@ -7,13 +7,13 @@ use std::sync::Arc;
 
 use crate::core::model::DaemonSet;
 use crate::core::model::Source;
-use crate::core::owners;
 use crate::core::record::FailedHandOver;
 use crate::core::record::HandOver;
 use crate::core::time::Span;
 
 use super::Data;
 use super::Evidence;
+use super::Hint;
 use super::ImageReason;
 use super::Images;
 use super::Note;
@@ -86,7 +86,7 @@ impl Planner<'_> {
         }
         if let Stock::Here(pod) = self.facts.stock(daemon_set, None) {
             self.add_reason(Reason::StockPodBeside(pod.name.clone()));
-            self.plan.summary.hints.push(owners::FIX.to_owned());
+            self.plan.summary.hints.push(Hint::KeepControllerAway);
             self.plan.summary.stock_pod = Some(pod.name);
         }
     }

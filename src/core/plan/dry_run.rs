@@ -22,6 +22,7 @@ use crate::core::record::AdmissionVerdict;
 use crate::core::record::Instance;
 use crate::core::upstream::api_server;
 
+use super::Hint;
 use super::Note;
 use super::Planner;
 use super::Reason;
@@ -149,7 +150,7 @@ impl Planner<'_> {
         if replaces {
             let waits = note("what runs stays until then");
             self.plan.summary.state = State::Waiting;
-            self.plan.summary.hints.extend(waits.hint.clone());
+            self.plan.summary.hints.extend(waits.hint.clone().map(Hint::Field));
             self.add_reason(Reason::Refused(vec![waits]));
             return None;
         }

@@ -5,6 +5,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use super::Hint;
 use super::image_reason::ImageReason;
 use super::unseen::ShownNothing;
 use super::unseen::Unobservable;
@@ -13,6 +14,7 @@ use super::unseen::Unseen;
 use crate::core::cluster::released::Released;
 use crate::core::dry_run::Question;
 use crate::core::dry_run::RequestState;
+use crate::core::local_failure::LocalFailure;
 use crate::core::model::DaemonSet;
 use crate::core::model::ObjectKey;
 use crate::core::placement::NamespaceSelector;
@@ -219,15 +221,12 @@ impl Withheld {
     }
 
     /// What to do about it, if the rollout does not go on by itself and the text does not say it.
-    pub fn hint(self) -> Option<&'static str> {
+    pub fn hint(self) -> Option<Hint> {
         match self {
-            Self::NotServed => Some(
-                "apply nodedaemons.yaml and rbac.yaml of this version, or annotate the DaemonSet \
-                 daemonlet.dev/coordination=none to let each node change by itself",
-            ),
-            Self::OlderResource => Some("apply nodedaemons.yaml of this version"),
-            Self::NoLease => Some("apply nodedaemons.yaml of this version, and run a coordinator of this version"),
-            Self::NoCoordinator => Some("install a coordinator, or remove the annotation daemonlet.dev/first-install"),
+            Self::NotServed => Some(Hint::ServeNodeDaemons),
+            Self::OlderResource => Some(Hint::UpdateNodeDaemons),
+            Self::NoLease => Some(Hint::UpdateCoordinator),
+            Self::NoCoordinator => Some(Hint::InstallCoordinator),
             Self::NotApproved | Self::NotRead | Self::Until(_) | Self::LeaseNotRead | Self::Paused | Self::Halted => {
                 None
             }
@@ -290,7 +289,7 @@ pub trait Facts {
     /// The instance's manifest in the folder.
     fn manifest(&self, uid: &str) -> ManifestFact<'_>;
     /// Why the manifests in the folder cannot be read, if so: then nothing starts and nothing ends.
-    fn unreadable_manifests(&self) -> Option<&str>;
+    fn unreadable_manifests(&self) -> Option<&LocalFailure>;
     /// How the data on disk compares with what `rendering` says, but for the volumes `kept`.
     fn volumes(&self, rendering: &RenderResult, kept: &BTreeSet<String>) -> VolumesFact;
     /// Whether something of the daemon may run that no record knows: the container runtime has to be asked first, at that
@@ -299,7 +298,7 @@ pub trait Facts {
     /// The volumes of the instance that have no data on this disk, if the kubelet, which does not run yet, would start it so.
     fn empty_volumes(&self, instance: &Instance) -> Option<&BTreeSet<String>>;
     /// Why the disk takes no data for them, if so.
-    fn unwritable_volumes(&self) -> Option<&str>;
+    fn unwritable_volumes(&self) -> Option<&LocalFailure>;
     /// Whether anything of the instance still runs.
     fn sandbox(&self, instance: &Instance) -> Evidence;
     /// The name that the node had when the instance was made, if it has another now.

@@ -13,6 +13,7 @@ use crate::core::sources::DesiredReason;
 use crate::core::sources::Hold;
 
 use super::Action;
+use super::Hint;
 use super::Planner;
 use super::Reason;
 use super::Reasons;
@@ -48,12 +49,12 @@ impl Planner<'_> {
         }
         match why {
             Hold::Refused(refusal) => {
-                self.add_hints(refusal.errors().iter().filter_map(|error| error.hint.clone()));
-                self.hold_refused(why, "correct the DaemonSet; until then its last valid version counts");
+                self.add_field_hints(refusal.errors());
+                self.hold_refused(why, Hint::CorrectDaemonSet);
             }
             Hold::Overlays(errors) => {
-                self.add_hints(errors.iter().take(1).filter_map(|error| error.hint.clone()));
-                self.hold_refused(why, "correct the list of overlays, or the DaemonSet");
+                self.add_field_hints(errors.iter().take(1));
+                self.hold_refused(why, Hint::CorrectOverlays);
             }
             Hold::Narrowed(reason) if self.plan.record.runs() => {
                 self.plan.summary.state = State::Held;
@@ -62,7 +63,7 @@ impl Planner<'_> {
             }
             Hold::Forbidden(errors) if self.plan.record.runs() => {
                 self.plan.summary.state = State::Held;
-                self.add_hints(errors.iter().filter_map(|error| error.hint.clone()));
+                self.add_field_hints(errors);
                 self.add_reasons([Reason::NoLongerAllowed(errors.clone()), Reason::StaysAsItIs]);
                 self.hint_release();
             }
@@ -86,9 +87,9 @@ impl Planner<'_> {
         }
     }
 
-    fn hold_refused(&mut self, why: &Hold, hint: &str) {
+    fn hold_refused(&mut self, why: &Hold, hint: Hint) {
         self.plan.summary.state = State::Refused;
-        self.plan.summary.hints.push(hint.to_owned());
+        self.plan.summary.hints.push(hint);
         let stays = self.plan.record.runs().then_some(Reason::RunsOn);
         let why = Reason::Desired(DesiredReason::Hold(Box::new(why.clone())));
         self.add_reasons([why].into_iter().chain(stays));

@@ -19,6 +19,7 @@ use crate::core::time::Span;
 
 use super::Action;
 use super::Data;
+use super::Hint;
 use super::Images;
 use super::Note;
 use super::Planner;
@@ -161,12 +162,17 @@ impl Planner<'_> {
     pub(super) fn refuse(&mut self, errors: &[FieldError]) {
         self.plan.summary.state = State::Refused;
         self.plan.summary.refused_field = errors.first().map(|error| error.field.clone());
-        self.add_hints(errors.iter().filter_map(|error| error.hint.clone()));
+        self.add_field_hints(errors);
         self.add_reason(Reason::Refused(errors.to_vec()));
     }
 
+    /// Adds the hints of fields.
+    pub(super) fn add_field_hints<'e>(&mut self, errors: impl IntoIterator<Item = &'e FieldError>) {
+        self.add_hints(errors.into_iter().filter_map(|error| error.hint.clone()).map(Hint::Field));
+    }
+
     /// Adds hints; each stands there once.
-    pub(super) fn add_hints(&mut self, hints: impl IntoIterator<Item = String>) {
+    pub(super) fn add_hints(&mut self, hints: impl IntoIterator<Item = Hint>) {
         let mut seen = BTreeSet::new();
         let all = std::mem::take(&mut self.plan.summary.hints).into_iter().chain(hints);
         self.plan.summary.hints = all.filter(|hint| seen.insert(hint.clone())).collect();
@@ -196,7 +202,7 @@ impl Planner<'_> {
                 Some(rendering)
             }
             Images::Failed(why) | Images::Pulling(why) => {
-                self.plan.summary.pull_failed = is_failed.then(|| why.to_string());
+                self.plan.summary.pull_failed = is_failed.then(|| why.clone());
                 self.plan.summary.state = State::Waiting;
                 self.add_reason(Reason::Images(why));
                 None

@@ -26,7 +26,7 @@ impl Planner<'_> {
         let is_left = |i: &Instance| self.facts.empty_volumes(i).is_some_and(|empty| !is_written(i, empty));
         let lacks = |i: &&Instance| is_left(i) && !self.needs_none(i);
         let lacking: Vec<Instance> = self.plan.record.live().filter(lacks).cloned().collect();
-        let reason = unwritable.map_or(Reason::DataUnknown, |why| Reason::DataUnwritable(why.to_owned()));
+        let reason = unwritable.map_or(Reason::DataUnknown, |why| Reason::DataUnwritable(why.clone()));
         for instance in lacking {
             self.plan.actions.retain(|action| !is_of(action, &instance.uid));
             let confirmed_by = match self.facts.end_observable(&instance) {

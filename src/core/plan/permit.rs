@@ -212,7 +212,7 @@ impl Planner<'_> {
             return None;
         }
         self.note_awaited(target, withheld);
-        self.add_hints(withheld.hint().map(str::to_owned));
+        self.add_hints(withheld.hint());
         let is_open = matches!(
             withheld,
             Withheld::NotApproved | Withheld::OlderResource | Withheld::NotRead | Withheld::Until(_)
@@ -229,7 +229,7 @@ impl Planner<'_> {
             Images::Failed(failed) => Some(failed),
             Images::Present | Images::Pulling(_) | Images::Handed(_) => None,
         };
-        self.plan.summary.pull_failed = pull_failed.as_ref().map(ToString::to_string);
+        self.plan.summary.pull_failed.clone_from(&pull_failed);
         let pull_failed = pull_failed.map(Reason::Images);
         Some(Reasons::from([Some(Reason::Withheld(withheld)), lacks, pull_failed].into_iter().flatten()))
     }

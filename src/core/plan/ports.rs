@@ -6,6 +6,7 @@
 use crate::core::ports;
 use crate::core::record::Instance;
 
+use super::Hint;
 use super::Planner;
 use super::Reason;
 use super::progress::Target;
@@ -24,10 +25,7 @@ impl Planner<'_> {
         let wanted = ports::host_ports(target.daemon_set.pod_template());
         let held = ports::host_ports(old.daemon_set.as_ref()?.pod_template());
         let port = ports::clash(&wanted, &held)?.clone();
-        self.plan
-            .summary
-            .hints
-            .push("with maxSurge 0 the old instance goes first; or give the new revision another host port".to_owned());
+        self.plan.summary.hints.push(Hint::NoSurge);
         Some(Reason::PortClash { pod: old.pod_name.clone(), port })
     }
 
@@ -36,7 +34,7 @@ impl Planner<'_> {
     pub(super) fn clash_with_others(&mut self, target: &Target, only_desired: bool) -> Option<Reason> {
         let found = self.clash(target, only_desired);
         if found.is_some() {
-            self.plan.summary.hints.push("give one of the two another host port".to_owned());
+            self.plan.summary.hints.push(Hint::OtherHostPort);
         }
         found
     }

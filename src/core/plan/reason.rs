@@ -6,6 +6,7 @@ use std::borrow::Cow;
 use std::fmt;
 
 use crate::core::escape;
+use crate::core::local_failure::LocalFailure;
 use crate::core::model::AFTER;
 use crate::core::model::AFTER_TIMEOUT;
 use crate::core::model::FIRST_INSTALL;
@@ -25,6 +26,7 @@ use crate::core::status::WaitingContainer;
 use crate::core::time::Span;
 use crate::core::time::Timestamp;
 
+use super::Hint;
 use super::ImageReason;
 use super::Unobservable;
 use super::Unready;
@@ -81,18 +83,12 @@ impl fmt::Display for Reasons {
     }
 }
 
-impl serde::Serialize for Reasons {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
-
 /// One reason; its text is a clause about the daemon.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum Reason {
     // What its sources and the policy say.
     #[error("its manifest cannot be read: {0}")]
-    ManifestsUnreadable(String),
+    ManifestsUnreadable(LocalFailure),
     #[error("{0}")]
     Desired(DesiredReason),
     #[error("asking the API server")]
@@ -196,7 +192,7 @@ pub enum Reason {
     #[error("its data is not on this disk, and what it was made from is not known here")]
     DataUnknown,
     #[error("its data is not on this disk, which does not take it: {0}")]
-    DataUnwritable(String),
+    DataUnwritable(LocalFailure),
     #[error("{lost}: it starts anew when that {}", until(.lost))]
     ReturnsWithData { lost: Box<Self> },
     #[error("{0}, and no new one starts here: {1}")]
@@ -345,11 +341,17 @@ pub struct WaitedInVain {
     pub timeout: Span,
 }
 
-impl serde::Serialize for Reason {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
+macro_rules! recorded_as_text {
+    ($($reason:ty),*) => {$(
+        impl serde::Serialize for $reason {
+            fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.collect_str(self)
+            }
+        }
+    )*};
 }
+
+recorded_as_text!(Hint, ImageReason, Reason, Reasons);
 
 /// Until when a revision that the kubelet does not accept is not tried again.
 const UNTIL: &str =

@@ -22,6 +22,7 @@ use crate::core::volume::VolumeData;
 
 use super::Action;
 use super::Data;
+use super::Hint;
 use super::ManifestFact;
 use super::Planner;
 use super::Reason;
@@ -52,7 +53,7 @@ struct KeptParts {
     /// Containers that have waited since the instance began.
     waiting: BTreeSet<String>,
     /// The hints for refused fields.
-    hints: Vec<String>,
+    hints: Vec<Hint>,
 }
 
 /// What of an instance is not there to be kept.
@@ -148,7 +149,7 @@ impl KeptParts {
             (false, true) => return self.missing.extend(held.missing.iter().cloned()),
             (false, false) => {}
         }
-        self.hints.extend(held.refused.iter().filter_map(|error| error.hint.clone()));
+        self.hints.extend(held.refused.iter().filter_map(|error| error.hint.clone()).map(Hint::Field));
         let stale = StaleVolume {
             pod: instance.pod_name.clone(),
             volume: volume.to_owned(),
@@ -197,7 +198,7 @@ impl Planner<'_> {
                     kept.manifest = true;
                     kept.keep_environments(instance, &rendering);
                     self.add_reason(Reason::AwaitsKubeletVersion);
-                    self.add_hints(["set node.kubelet-version, or let the agent read its Node".to_owned()]);
+                    self.add_hints([Hint::GiveKubeletVersion]);
                 }
                 other.is_some() && !kept.manifest
             }

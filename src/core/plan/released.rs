@@ -4,6 +4,7 @@
 //! has run.
 
 use super::Data;
+use super::Hint;
 use super::Note;
 use super::Planner;
 use super::Reason;
@@ -71,7 +72,7 @@ impl Planner<'_> {
                 return Some(target);
             }
             ReleasedDefinition::Gone => {
-                self.add_hints(["resume the rollout, or write a template that works".to_owned()]);
+                self.add_hints([Hint::ResumeRollout]);
                 Reason::ReleasedGone { revision: target.revision.clone(), name: released.name }
             }
             ReleasedDefinition::Unknown => {

@@ -9,6 +9,7 @@ use crate::core::record::Instance;
 use crate::core::time::Span;
 
 use super::EndObservable;
+use super::Hint;
 use super::Planner;
 use super::Reason;
 use super::Reasons;
@@ -126,7 +127,7 @@ impl Planner<'_> {
         self.stays(old);
         self.wake(self.context.now + LOOK_AGAIN);
         self.plan.summary.state = State::Waiting;
-        self.plan.summary.hints.push("set runtime-endpoint or kubelet-endpoint; a reboot replaces it, too".to_owned());
+        self.plan.summary.hints.push(Hint::GiveEndpoint);
         self.add_reason(Reason::EndUnobservable { cause: Box::new(cause), why });
     }
 

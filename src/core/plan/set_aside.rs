@@ -8,6 +8,7 @@ use crate::core::model::Source;
 use crate::core::placement::Placement;
 use crate::core::set_aside::HeldBack;
 
+use super::Hint;
 use super::Planner;
 use super::Reason;
 use super::Reasons;
@@ -38,10 +39,6 @@ impl Planner<'_> {
         self.plan.summary.refused_field = Some("spec.template".to_owned());
         let stays = (!live.is_empty()).then_some(Reason::RunsOnWithTokens);
         self.add_reasons([Reason::SetAside(reason.clone())].into_iter().chain(stays));
-        let key = &self.plan.record.key;
-        self.plan
-            .summary
-            .hints
-            .push(format!("change its template, or try this one again: `daemonlet retry {key}` on the node"));
+        self.plan.summary.hints.push(Hint::Retry(self.plan.record.key.clone()));
     }
 }

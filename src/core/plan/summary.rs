@@ -17,6 +17,8 @@ use crate::core::status::WaitingContainer;
 use crate::core::time::Timestamp;
 
 use super::AwaitedTrigger;
+use super::Hint;
+use super::ImageReason;
 use super::Note;
 use super::Reasons;
 
@@ -53,7 +55,7 @@ pub struct Summary {
     /// Remarks, such as what was left out.
     pub notes: Vec<Note>,
     /// What to do.
-    pub hints: Vec<String>,
+    pub hints: Vec<Hint>,
     /// The first field that is refused.
     pub refused_field: Option<String>,
     /// Whether the coordinator withholds its approval.
@@ -66,7 +68,7 @@ pub struct Summary {
     pub awaited: Option<AwaitedTrigger>,
     /// Why an image of the wanted revision cannot be pulled, while the old instance stays.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub pull_failed: Option<String>,
+    pub pull_failed: Option<ImageReason>,
     /// The target's missing objects, while an instance of another revision stays.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub missing: Option<MissingReport>,
@@ -87,21 +89,35 @@ impl Summary {
     pub fn let_go(&mut self, key: &ObjectKey) {
         if !self.releasable {
             self.releasable = true;
-            self.hints.push(format!("to end it: `daemonlet release {key}`, or policy.release = [\"{key}\"]"));
+            self.hints.push(Hint::Release(key.clone()));
         }
+    }
+
+    /// What to do, a line each.
+    pub fn hint_lines(&self) -> Vec<String> {
+        self.hints.iter().map(ToString::to_string).collect()
     }
 
     /// Bounds the texts, which quote other sources: a template, a registry, a container.
     pub(super) fn shorten(&mut self) {
         let missing = self.missing.as_mut().map(|missing| &mut missing.message);
-        for text in self.pull_failed.iter_mut().chain(missing).chain(&mut self.hints) {
+        let hints = self.hints.iter_mut().filter_map(|hint| match hint {
+            Hint::Field(text) => Some(text),
+            _ => None,
+        });
+        for text in missing.into_iter().chain(hints) {
             if let Cow::Owned(short) = escape::short(text, escape::TEXT) {
                 *text = short;
             }
         }
+        if let Some(why) = &mut self.pull_failed
+            && let Cow::Owned(short) = escape::short(&why.to_string(), escape::TEXT)
+        {
+            *why = ImageReason::Reported(short);
+        }
         self.reasons.shorten();
         let more = self.hints.len().saturating_sub(HINTS);
         self.hints.truncate(HINTS);
-        self.hints.extend((more > 0).then(|| format!("mend these first: {more} more hints are left out")));
+        self.hints.extend((more > 0).then_some(Hint::More(more)));
     }
 }

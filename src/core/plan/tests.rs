@@ -328,15 +328,17 @@ fn no_text_of_a_definition_makes_what_is_kept_of_a_daemon_long() {
     let long = || "x".repeat(1 << 20);
     let mut summary = Summary {
         reasons: [Reason::Recorded(long())].into(),
-        pull_failed: Some(long()),
-        hints: vec![long(); 300],
+        pull_failed: Some(ImageReason::Reported(long())),
+        hints: vec![Hint::Field(long()); 300],
         ..Summary::default()
     };
     summary.shorten();
     let reason = summary.reasons.to_string();
-    let bytes: usize = summary.hints.iter().chain(&summary.pull_failed).chain([&reason]).map(String::len).sum();
+    let pull_failed = summary.pull_failed.as_ref().map(ToString::to_string);
+    let texts = summary.hint_lines().into_iter().chain(pull_failed).chain([reason.clone()]);
+    let bytes: usize = texts.map(|text| text.len()).sum();
     assert!(bytes < 100_000, "{bytes}");
     assert!(reason.ends_with("… (1044480 bytes more)"), "{}", &reason[4_000..]);
     assert_eq!(summary.reasons, [Reason::Shortened(reason)].into());
-    assert_eq!(summary.hints.last().map(String::as_str), Some("mend these first: 280 more hints are left out"));
+    assert_eq!(summary.hint_lines().last().map(String::as_str), Some("mend these first: 280 more hints are left out"));
 }

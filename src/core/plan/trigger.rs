@@ -11,6 +11,7 @@ use crate::core::record::Instance;
 use crate::core::update_trigger::UpdateTrigger;
 
 use super::EndObservable;
+use super::Hint;
 use super::PassPhase;
 use super::Permission;
 use super::Planner;
@@ -159,10 +160,9 @@ impl Planner<'_> {
             return;
         };
         self.plan.summary.awaited = Some(AwaitedTrigger { trigger, revision: target.revision.clone() });
-        let (key, node) = (&self.plan.record.key, &self.context.node.name);
         self.plan.summary.hints.extend(match trigger {
-            UpdateTrigger::Drain => Some(format!("kubectl drain {node} --ignore-daemonsets --delete-emptydir-data")),
-            UpdateTrigger::Manual => Some(format!("run `daemonlet approve {key}` on this node")),
+            UpdateTrigger::Drain => Some(Hint::Drain(self.context.node.name.clone())),
+            UpdateTrigger::Manual => Some(Hint::Approve(self.plan.record.key.clone())),
             UpdateTrigger::Boot | UpdateTrigger::Unknown => None,
         });
     }

@@ -1,13 +1,13 @@
 //! What is not known of an instance, and why.
 
+use crate::core::local_failure::LocalFailure;
 use crate::core::time::Span;
 
 /// Why it is unknown whether an instance runs, is ready or was accepted.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, serde::Serialize, serde::Deserialize)]
 pub enum Unseen {
-    /// With the words of the container runtime or the kubelet.
     #[error("{0}")]
-    Unreadable(String),
+    Unreadable(LocalFailure),
     #[error("the container runtime has not been asked yet")]
     NotAsked,
     #[error("no runtime endpoint is configured")]

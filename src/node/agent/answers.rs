@@ -11,6 +11,7 @@ use serde_json::Value;
 use serde_json::json;
 
 use crate::config::Config;
+use crate::core::local_failure::LocalFailure;
 use crate::core::model::ObjectKey;
 use crate::core::plan::Action;
 use crate::core::plan::DaemonPlan;
@@ -46,11 +47,11 @@ enum OrderFate {
     /// The order is on disk, and nothing failed.
     OnDisk,
     /// The order counts; the next pass tries again what failed.
-    Unfinished(String),
+    Unfinished(LocalFailure),
     /// The order is not on disk: it counts as long as this process runs.
-    InMemory(String),
+    InMemory(LocalFailure),
     /// The order does not count.
-    NotTaken(String),
+    NotTaken(LocalFailure),
 }
 
 impl OrderFate {
@@ -58,7 +59,7 @@ impl OrderFate {
     fn rest(&self) -> String {
         match self {
             Self::OnDisk => String::new(),
-            Self::NotTaken(why) => why.clone(),
+            Self::NotTaken(why) => why.to_string(),
             Self::Unfinished(why) => format!("counts, but is not done yet and is tried again: {why}"),
             Self::InMemory(why) => {
                 format!("counts, but is not on disk yet; if the agent stops before that, it is lost: {why}")
@@ -184,7 +185,7 @@ impl Agent {
         self.carry_out(observation, decision, began);
         match self.end_order(key, &before.state.records) {
             OrderFate::OnDisk => {}
-            OrderFate::NotTaken(why) => return refuse(&why),
+            OrderFate::NotTaken(why) => return refuse(&why.to_string()),
             fate => return json!({"error": format!("{key}: the approval {}", fate.rest())}),
         }
         let (changes, reason) = next.unwrap_or_default();
@@ -220,7 +221,7 @@ impl Agent {
             let ReleaseReport { released, refused, .. } = &mut selected.report;
             match self.end_order(key, &before.state.records) {
                 OrderFate::OnDisk => released.push(release::entry(key, &changes)),
-                OrderFate::NotTaken(why) => refused.push(release::entry(key, &why)),
+                OrderFate::NotTaken(why) => refused.push(release::entry(key, &why.to_string())),
                 fate => released.push(release::entry(key, &format!("this {}", fate.rest()))),
             }
         }
@@ -286,7 +287,7 @@ impl Agent {
         });
         self.carry_out(observation, decision, began);
         match (self.end_order(key, &records), report) {
-            (OrderFate::NotTaken(why), _) => refuse(&why),
+            (OrderFate::NotTaken(why), _) => refuse(&why.to_string()),
             (OrderFate::OnDisk, Some(report)) => to_json(&report),
             (OrderFate::OnDisk, None) => refuse("it is not known any more"),
             (fate, _) => json!({"error": format!("{key}: the restart {}", fate.rest())}),
@@ -309,7 +310,7 @@ impl Agent {
     fn end_order(&mut self, key: &ObjectKey, unordered: &Records) -> OrderFate {
         let LastPass { outcome, .. } = &self.last;
         let Some(failure) = outcome.failures.get(key) else { return OrderFate::OnDisk };
-        let why = failure.message.clone();
+        let why = failure.cause.clone();
         match outcome.records.get(key) {
             Some(RecordFate::OnDisk) => return OrderFate::Unfinished(why),
             Some(RecordFate::InMemory) => return OrderFate::InMemory(why),

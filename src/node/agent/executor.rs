@@ -13,6 +13,7 @@ mod touch;
 pub(super) mod withdraw;
 
 use crate::config::Config;
+use crate::core::local_failure::LocalFailure;
 use crate::core::model::ObjectKey;
 use crate::core::set_aside::SetAside;
 use crate::core::status::Problem;
@@ -69,14 +70,13 @@ pub(super) struct Executor {
 
 /// The problem of a part of the disk.
 pub(super) fn problem(object: &str, failure: EffectFailure) -> Problem {
-    Problem { object: object.to_owned(), reason: failure.message, hint: failure.hint }
+    Problem { object: object.to_owned(), reason: failure.cause.to_string(), hint: failure.hint }
 }
 
 /// The problem of a state folder that is not used.
 pub(super) fn unused(error: &(dyn std::error::Error + 'static), hint: Option<String>) -> Problem {
-    let mut failure = failure::of(error, hint);
-    failure.message.push_str("; until it can be used, nothing is ended or replaced, and nothing is remembered");
-    problem("checkpoint", failure)
+    let EffectFailure { cause, hint } = failure::of(error, hint);
+    problem("checkpoint", EffectFailure { cause: LocalFailure::StateFolderUnused(Box::new(cause)), hint })
 }
 
 impl Executor {

@@ -245,7 +245,7 @@ impl Inputs {
             may_have_run: state.may_run_unrecorded && node::may_have_run(&self.files, &config.kubelet_root),
             is_before_kubelet: state.concerns.manifests_lost_at_boot.asks() && !node::has_kubelet(&self.files),
             unwritable_volumes: match empty_volumes.keys().next().filter(|_| state.purpose == Purpose::Work) {
-                Some(uid) => executor.volumes.try_disk(uid).err().map(|error| failure::of(&error, None).message),
+                Some(uid) => executor.volumes.try_disk(uid).err().map(|error| failure::of(&error, None).cause),
                 None => None,
             },
             empty_volumes,

@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::core::knowledge::Knowledge;
+use crate::core::local_failure::LocalFailure;
 use crate::core::model::Source;
 use crate::core::model::TokenRequest;
 use crate::core::mounts::MountDifference;
@@ -59,8 +60,8 @@ pub(super) struct Observation {
     /// Whether the manifest folder is watched; else it is polled.
     pub(super) manifests_watched: bool,
     /// How the folders that the agent writes to differ from what the machine has at their paths; `None`: this pass did
-    /// not compare.
     #[serde(default)]
+    /// not compare.
     pub(super) mounts: Option<BTreeMap<PathBuf, Option<MountDifference>>>,
     /// Which instances' volume data was checked.
     pub(super) volume_look: VolumeCheckScope,
@@ -80,8 +81,7 @@ pub(super) struct Observation {
     #[serde(default)]
     pub(super) empty_volumes: BTreeMap<String, BTreeSet<String>>,
     /// Why the disk takes no data for them; tried where there are any.
-    #[serde(default)]
-    pub(super) unwritable_volumes: Option<String>,
+    pub(super) unwritable_volumes: Option<LocalFailure>,
     /// Whether a container runtime is configured, to pull images and look into crashes.
     pub(super) can_ask_runtime: bool,
     pub(super) pulls: PullsInProgress,
@@ -134,7 +134,7 @@ pub(super) struct ObservedTokens {
     /// Changes whenever what a checkpoint would hold of them does.
     pub(super) fingerprint: u64,
     /// Tokens that the API server does not give, and why.
-    pub(super) refused: BTreeMap<TokenRequest, String>,
+    pub(super) refused: BTreeMap<TokenRequest, LocalFailure>,
 }
 
 /// Secrets that are sealed on disk.

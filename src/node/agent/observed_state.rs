@@ -21,6 +21,7 @@ use crate::core::dry_run::Question;
 use crate::core::dry_run::RequestState;
 use crate::core::knowledge::Knowledge;
 use crate::core::knowledge::Unlinked;
+use crate::core::local_failure::LocalFailure;
 use crate::core::model::DaemonSet;
 use crate::core::model::Kind;
 use crate::core::model::Lookup;
@@ -185,7 +186,7 @@ impl Facts for ObservedState<'_> {
         self.render_cache.revision(daemon_set)
     }
 
-    fn unreadable_manifests(&self) -> Option<&str> {
+    fn unreadable_manifests(&self) -> Option<&LocalFailure> {
         match &self.observation.manifests {
             Knowledge::Unreadable(why) => Some(why),
             _ => None,
@@ -238,8 +239,8 @@ impl Facts for ObservedState<'_> {
         self.observation.empty_volumes.get(&instance.uid)
     }
 
-    fn unwritable_volumes(&self) -> Option<&str> {
-        self.observation.unwritable_volumes.as_deref()
+    fn unwritable_volumes(&self) -> Option<&LocalFailure> {
+        self.observation.unwritable_volumes.as_ref()
     }
 
     fn may_run_unrecorded(&self) -> Option<Timestamp> {

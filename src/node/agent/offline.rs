@@ -61,7 +61,7 @@ pub fn release_offline(config: Config, keys: &BTreeSet<ObjectKey>) -> Result<Val
     let mut selected = select(&agent.config.node_name, &agent.state.records, &decision.plan, keys);
     for record in &selected.records {
         if let Err(failure) = agent.executor.save_record(record) {
-            return Ok(json!({"error": format!("{}: {}; it is not released", record.key, failure.message)}));
+            return Ok(json!({"error": format!("{}: {}; it is not released", record.key, failure.cause)}));
         }
         selected.report.released.push(entry(&record.key, "it ends when the agent starts"));
     }

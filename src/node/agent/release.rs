@@ -69,8 +69,9 @@ pub(super) fn entry(key: &ObjectKey, what: &str) -> ReleasedDaemon {
 /// The daemons of a plan that the configuration no longer selects, each with what lets it go.
 pub(super) fn held(plan: &Plan) -> Vec<String> {
     let is_held = |d: &&DaemonPlan| d.summary.releasable;
-    let line =
-        |d: &DaemonPlan| format!("{} would be held: {}; {}", d.key, d.summary.reasons, d.summary.hints.join("; "));
+    let line = |d: &DaemonPlan| {
+        format!("{} would be held: {}; {}", d.key, d.summary.reasons, d.summary.hint_lines().join("; "))
+    };
     plan.daemons.iter().filter(is_held).map(line).collect()
 }
 

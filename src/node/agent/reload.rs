@@ -99,7 +99,7 @@ pub(super) async fn reread(
         Ok(held) => Reread::Another(held),
         Err(error) => {
             let failure = failure::of(&error, None);
-            Reread::Unusable(vec![problem(failure.message, failure.hint)])
+            Reread::Unusable(vec![problem(failure.cause.to_string(), failure.hint)])
         }
     }
 }
@@ -196,7 +196,7 @@ mod tests {
             ("taken", "run", "another daemonlet has it"),
         ] {
             let tried = try_folders(&with_folders(root, state, run), &in_force);
-            let message = tried.err().map(|error| failure::of(&error, None).message).unwrap_or_default();
+            let message = tried.err().map(|error| failure::of(&error, None).cause.to_string()).unwrap_or_default();
             assert!(message.contains(refusal) && message.is_empty() == refusal.is_empty(), "{state} {run}: {message}");
             assert_eq!(names(), before, "{state} {run}");
         }

@@ -269,7 +269,7 @@ pub(super) fn to_json(value: &impl serde::Serialize) -> Value {
 
 /// What could not be done for a daemon, as a problem.
 fn failed((key, failure): (&ObjectKey, &EffectFailure)) -> Problem {
-    Problem { object: key.to_string(), reason: failure.message.clone(), hint: failure.hint.clone() }
+    Problem { object: key.to_string(), reason: failure.cause.to_string(), hint: failure.hint.clone() }
 }
 
 #[cfg(test)]

@@ -112,7 +112,7 @@ impl Sealing {
             }
             Err(error) => {
                 self.trouble = None;
-                let why = format!("cannot be opened on this machine ({})", failure::of(&error, None).message);
+                let why = format!("cannot be opened on this machine ({})", failure::of(&error, None).cause);
                 Opened::Damaged(store.reject(SECRETS, why))
             }
         }
@@ -210,7 +210,7 @@ impl Sealing {
     }
 
     fn fail(&mut self, what: &str, error: &(dyn std::error::Error + 'static), now: Timestamp) {
-        self.wait(format!("{what}: {}", failure::of(error, None).message), now);
+        self.wait(format!("{what}: {}", failure::of(error, None).cause), now);
     }
 
     fn wait(&mut self, why: String, now: Timestamp) {

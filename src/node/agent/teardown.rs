@@ -80,7 +80,7 @@ pub(super) fn is_done(state: &AgentState, last: &LastPass) -> bool {
 
 /// The pods that still run or whose folders are still there.
 pub(super) fn remaining(state: &AgentState, plan: &Plan, outcome: &EffectOutcome) -> Vec<Leftover> {
-    let failure = |key: &ObjectKey| outcome.failures.get(key).map(|failure| failure.message.clone());
+    let failure = |key: &ObjectKey| outcome.failures.get(key).map(|failure| failure.cause.to_string());
     let summary = |key: &ObjectKey| {
         let plan = plan.daemons.iter().find(|daemon| daemon.key == *key);
         plan.map(|daemon| &daemon.summary.reasons).filter(|reasons| !reasons.is_empty()).map(ToString::to_string)

@@ -20,6 +20,7 @@ use tokio::time::Instant;
 use crate::clock::now;
 use crate::clock::uptime;
 use crate::core::json::Json;
+use crate::core::local_failure::LocalFailure;
 use crate::core::model::TokenRequest;
 use crate::core::time::Timestamp;
 use crate::node::api::backoff::Backoff;
@@ -145,17 +146,16 @@ impl Tokens {
     }
 
     /// Why tokens are missing or not renewed, and since when.
-    pub fn problems(&self) -> BTreeMap<TokenRequest, (String, Timestamp)> {
+    pub fn problems(&self) -> BTreeMap<TokenRequest, (LocalFailure, Timestamp)> {
         self.with(|state| {
             let failed = state.failed.iter();
             let mut problems: BTreeMap<_, _> = failed
-                .map(|(request, failed)| (request.clone(), (failed.failure.message.clone(), failed.since)))
+                .map(|(request, failed)| (request.clone(), (failed.failure.message.clone().into(), failed.since)))
                 .collect();
             if let Some(since) = state.unregistered {
                 let is_held = |request: &TokenRequest| state.held.keys().any(|held| held.is_alike(request));
                 let missing = state.wanted.iter().filter(|request| !is_held(request));
-                let why = "tokens are bound to the Node, which is not registered yet";
-                problems.extend(missing.map(|request| (request.clone(), (why.to_string(), since))));
+                problems.extend(missing.map(|request| (request.clone(), (LocalFailure::NodeNotRegistered, since))));
             }
             problems
         })

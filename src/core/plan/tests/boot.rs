@@ -140,7 +140,7 @@ fn what_was_given_back_before_the_power_went_is_not_made_at_the_boot() {
         }),
         ("its manifests cannot be read, and the approval is withdrawn", |bench| {
             bench.world.permission = Some(Permission::Withheld(Withheld::NotApproved));
-            bench.world.unreadable_manifests = Some("EIO".to_owned());
+            bench.world.unreadable_manifests = Some("EIO".to_owned().into());
             wanted(&of_api("b", "boot"))
         }),
     ];

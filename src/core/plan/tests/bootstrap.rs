@@ -289,6 +289,6 @@ fn a_stock_pod_beside_a_static_instance_is_reported() {
     bench.world.stock = Some(Stock::Here(pod(true)));
     let plan = bench.plan(&wanted(&of_the_api));
     assert_eq!(plan.summary.stock_pod.as_deref(), Some("net-x7f2k"));
-    assert!(plan.summary.hints[0].contains("daemonlet.dev/static"), "{:?}", plan.summary.hints);
+    assert!(plan.summary.hint_lines()[0].contains("daemonlet.dev/static"), "{:?}", plan.summary.hints);
     assert_eq!(bench.pass(&wanted(&of_the_api)), NONE, "and changes nothing");
 }

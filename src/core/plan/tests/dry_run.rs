@@ -31,7 +31,7 @@ fn made_of(bench: &Bench) -> &str {
 }
 
 fn notes(plan: &DaemonPlan) -> String {
-    plan.summary.notes.iter().map(ToString::to_string).chain(plan.summary.hints.clone()).collect::<Vec<_>>().join("\n")
+    plan.summary.notes.iter().map(ToString::to_string).chain(plan.summary.hint_lines()).collect::<Vec<_>>().join("\n")
 }
 
 #[test]

@@ -29,7 +29,7 @@ fn what_is_held_keeps_its_revision_and_its_data_fresh_and_says_so() {
             summary.reasons.to_string().contains(&error().to_string()) && !summary.reasons.to_string().contains("hint"),
             "{summary:?}"
         );
-        assert_eq!((summary.hints[0].as_str(), summary.hints.len()), ("do it", 2), "{summary:?}");
+        assert_eq!((&summary.hints[0], summary.hints.len()), (&Hint::Field("do it".to_owned()), 2), "{summary:?}");
     }
     bench.world.stale_volumes.insert("uid-a-0".to_owned());
     assert_eq!(bench.pass(&narrowed), ["refresh uid-a-0 volumes=true manifest=false"]);

@@ -69,7 +69,7 @@ fn what_cannot_be_written_is_not_left_to_the_kubelet() {
         bench.world.empty_volumes.clear();
         let empty: BTreeSet<String> = empty.iter().map(|name| (*name).to_owned()).collect();
         bench.world.empty_volumes.extend((!empty.is_empty()).then(|| ("uid-a-0".to_owned(), empty)));
-        bench.world.unwritable_volumes = refuses.then(|| "no space left on device".to_owned());
+        bench.world.unwritable_volumes = refuses.then(|| "no space left on device".to_owned().into());
         bench
     };
     let refresh = ["refresh uid-a-0 volumes=true manifest=true"];

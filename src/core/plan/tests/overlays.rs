@@ -4,6 +4,7 @@ use super::*;
 use crate::core::model::OVERLAYS;
 use crate::core::overlays;
 use crate::core::overlays::KnownList;
+use crate::core::overlays::ListGap;
 use crate::core::overlays::ListSource;
 use crate::core::overlays::OverlayFacts;
 use crate::core::overlays::Overlays;
@@ -70,7 +71,7 @@ fn overlays_that_are_not_known_are_waited_for() {
     let forgotten = patched("a", Lookup::Unknown, "big", Some(&bench.record));
     assert_eq!(bench.pass(&want(&forgotten)), NONE, "the last ones stay in force");
     let overlays = forgotten.overlays.clone().expect("overlays");
-    assert_eq!((overlays.known.clone(), &overlays.digest), (KnownList::Last("it has not been read".into()), &digest()));
+    assert_eq!((overlays.known.clone(), &overlays.digest), (KnownList::Last(ListGap::NotRead), &digest()));
     let newer = patched("b", Lookup::Absent, "big", Some(&bench.record));
     assert_eq!(bench.pass(&want(&newer)), ["end uid-a-0"], "and are applied to a new template");
     assert_eq!(newer.pod_template()["spec"]["containers"][0]["args"][0], "big");

@@ -248,7 +248,7 @@ fn a_claimed_replacement_goes_on_though_approvals_are_lost() {
         "{plan:?}"
     );
     assert!(
-        !plan.summary.reasons.to_string().contains("apply") && plan.summary.hints[0].starts_with("apply "),
+        !plan.summary.reasons.to_string().contains("apply") && plan.summary.hint_lines()[0].starts_with("apply "),
         "{plan:?}"
     );
 }
@@ -296,10 +296,10 @@ fn pulls_ahead_of_an_approval_are_spread_and_a_failure_is_reported() {
     let at = bench.now + crate::core::plan::jitter("n1", "b", Span::from_secs(600));
     assert_eq!(bench.plan(&desired).wake_at, Some(at));
     bench.now = at;
-    bench.world.images = Some(Images::Failed(ImageReason::Reported("image x cannot be pulled: 404".into())));
+    let failed = ImageReason::Reported("image x cannot be pulled: 404".to_owned());
+    bench.world.images = Some(Images::Failed(failed.clone()));
     let plan = bench.plan(&desired);
-    assert!(plan.pull.is_some());
-    assert_eq!(plan.summary.pull_failed.as_deref(), Some("image x cannot be pulled: 404"));
+    assert_eq!((plan.pull.is_some(), &plan.summary.pull_failed), (true, &Some(failed)));
     assert!(plan.summary.reasons.to_string().contains("image x cannot be pulled"), "{plan:?}");
     // An approval pulls at once, and so it goes on when that is withdrawn.
     let (mut bench, desired) = self::bench(Permission::Approved);

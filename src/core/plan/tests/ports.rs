@@ -36,7 +36,7 @@ fn a_surge_onto_the_same_host_port_is_reported_and_leaves_the_old_instance() {
     let summary = bench.plan(&desired).summary;
     assert_eq!((summary.state, summary.pod.as_str(), summary.ready), (State::Waiting, "net-0", Some(true)));
     assert!(summary.reasons.to_string().contains("both use host port TCP 9100"), "{}", summary.reasons);
-    assert!(summary.hints.iter().any(|n| n.contains("with maxSurge 0")), "{:?}", summary.hints);
+    assert!(summary.hints.contains(&Hint::NoSurge), "{:?}", summary.hints);
     assert_eq!(bench.pass(&wanted(&surging("b", 9101))), ["start uid-b-1"]);
     assert_eq!(bench.pass(&wanted(&on_port("c", 9100)))[0], "end uid-b-1", "without surge the old ones go first");
 }

@@ -100,7 +100,7 @@ fn a_value_that_no_file_can_carry_holds_back_its_container_alone() {
     bench.world.stale_volumes.insert(UID.to_owned());
     assert_eq!(bench.refreshed(), Some((vec!["daemonlet-env-c".to_owned()], false)));
     let summary = bench.summary();
-    assert_eq!((summary.state, summary.hints), (State::Stale, vec!["change the value".to_owned()]));
+    assert_eq!((summary.state, summary.hint_lines()), (State::Stale, vec!["change the value".to_owned()]));
     assert!(
         summary.reasons.to_string().contains("the environment of container c: env: has a quote"),
         "{}",
@@ -294,7 +294,7 @@ fn what_another_version_or_another_node_name_made_says_that_it_is_not_kept_up_to
     bench.world.stale_volumes.insert("uid-x".to_owned());
     let plan = bench.plan(&wanted(&daemon_set("a")));
     assert_eq!((plan.actions.len(), plan.summary.state), (0, State::Stale), "{}", plan.summary.reasons);
-    assert_eq!(plan.summary.hints, ["`daemonlet restart kube-system/net` replaces it"]);
+    assert_eq!(plan.summary.hint_lines(), ["`daemonlet restart kube-system/net` replaces it"]);
     assert_eq!(plan.record.instances[0].stale.len(), 1);
 }
 

@@ -13,7 +13,7 @@ fn a_new_revision_that_is_refused_or_waits_leaves_the_old_instance() {
     let desired = wanted(&daemon_set("b"));
     assert_eq!(bench.pass(&desired), NONE);
     let summary = bench.plan(&desired).summary;
-    assert_eq!((summary.state, summary.hints), (State::Refused, vec!["use a hostPath".to_owned()]));
+    assert_eq!((summary.state, summary.hint_lines()), (State::Refused, vec!["use a hostPath".to_owned()]));
     bench.world.refused = None;
     bench.world.waiting_for =
         vec![Missing { kind: "ConfigMap".into(), namespace: "a".into(), name: "b".into(), key: "c".into() }];

@@ -40,7 +40,7 @@ fn a_drain_is_waited_for_and_then_it_is_claimed() {
     let plan = bench.plan(&desired);
     assert!(plan.pull.is_some(), "its images are pulled meanwhile");
     let hint = "kubectl drain n1 --ignore-daemonsets --delete-emptydir-data";
-    assert!(plan.summary.hints.iter().any(|given| given == hint), "{:?}", plan.summary.hints);
+    assert!(plan.summary.hint_lines().iter().any(|given| given == hint), "{:?}", plan.summary.hints);
     bench.node.unschedulable = true;
     assert_eq!(bench.pass(&desired), NONE, "no claim, no replacement");
     assert_eq!(bench.plan(&desired).replacing.as_deref(), Some("b"));

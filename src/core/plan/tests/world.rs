@@ -4,6 +4,7 @@ use std::cell::RefCell;
 
 use crate::core::dry_run::RequestState;
 use crate::core::identity::Identity;
+use crate::core::local_failure::LocalFailure;
 use crate::core::placement::NamespaceSelector;
 use crate::core::record::HandOver;
 use crate::core::render::RenderedPod;
@@ -52,14 +53,14 @@ pub(super) struct DaemonWorld {
     pub(super) conditions: crate::core::record::AcceptanceConditions,
     pub(super) failures: BTreeMap<String, Failure>,
     pub(super) images: Option<Images>,
-    pub(super) unreadable_manifests: Option<String>,
+    pub(super) unreadable_manifests: Option<LocalFailure>,
     pub(super) end_observable: Option<EndObservable>,
     pub(super) former_node: Option<String>,
     pub(super) moment: Option<PassPhase>,
     pub(super) may_run_unrecorded: Option<Timestamp>,
     pub(super) is_remembered: bool,
     pub(super) empty_volumes: BTreeMap<String, BTreeSet<String>>,
-    pub(super) unwritable_volumes: Option<String>,
+    pub(super) unwritable_volumes: Option<LocalFailure>,
     pub(super) surroundings: Fingerprint,
     /// What they were when the kubelet was given an instance, where that differs.
     pub(super) tried_in: BTreeMap<String, Fingerprint>,
@@ -153,8 +154,8 @@ impl Facts for DaemonWorld {
         }
     }
 
-    fn unreadable_manifests(&self) -> Option<&str> {
-        self.unreadable_manifests.as_deref()
+    fn unreadable_manifests(&self) -> Option<&LocalFailure> {
+        self.unreadable_manifests.as_ref()
     }
 
     fn volumes(&self, rendering: &RenderResult, _: &BTreeSet<String>) -> VolumesFact {
@@ -182,8 +183,8 @@ impl Facts for DaemonWorld {
     fn empty_volumes(&self, instance: &Instance) -> Option<&BTreeSet<String>> {
         self.empty_volumes.get(&instance.uid)
     }
-    fn unwritable_volumes(&self) -> Option<&str> {
-        self.unwritable_volumes.as_deref()
+    fn unwritable_volumes(&self) -> Option<&LocalFailure> {
+        self.unwritable_volumes.as_ref()
     }
 
     fn may_run_unrecorded(&self) -> Option<Timestamp> {

@@ -328,7 +328,7 @@ impl Acceptance {
                 // It has not accepted what it does not list.
                 _ if answer.is_some_and(|answer| answer.lists_pods) => None,
                 Some(Ok(_)) => Some(Unseen::AnotherRuntime),
-                Some(Err(why)) => Some(Unseen::Unreadable(why.clone())),
+                Some(Err(why)) => Some(Unseen::Unreadable(why.clone().into())),
                 None => Some(Unseen::NoSandboxes),
             },
             report: answer.and_then(|answer| answer.words.get(uid).or_else(|| self.events.get(uid)).cloned()),

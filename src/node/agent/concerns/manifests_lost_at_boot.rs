@@ -150,7 +150,7 @@ mod tests {
     #[test]
     fn a_folder_that_cannot_be_read_decides_nothing() {
         let mut lost = ManifestsLostAtBoot::new(Some("x"), "y");
-        let unreadable = Observation { manifests: Knowledge::Unreadable("EIO".to_owned()), ..observation(&[]) };
+        let unreadable = Observation { manifests: Knowledge::Unreadable("EIO".to_owned().into()), ..observation(&[]) };
         lost.observe(&unreadable, &records());
         assert!(uids(&lost).is_empty() && lost.asks());
         lost.observe(&observation(&[]), &records());

@@ -112,7 +112,7 @@ mod tests {
         assert!(namespace.is_due(at(now)), "{now}");
         let manifests = match difference {
             None => Knowledge::Current(Arc::default()),
-            Some(_) => Knowledge::Unreadable("EROFS".to_owned()),
+            Some(_) => Knowledge::Unreadable("EROFS".to_owned().into()),
         };
         let mounts = Some([(MANIFESTS.into(), difference)].into());
         let observation = Observation { now: at(now), manifests, mounts, ..Observation::default() };
@@ -149,7 +149,7 @@ mod tests {
         pass(&mut namespace, 10_000, None);
         pass(&mut namespace, 40_000, Some(MountDifference::ReadOnly));
         let before = namespace.clone();
-        let manifests = Knowledge::Unreadable("EROFS".to_owned());
+        let manifests = Knowledge::Unreadable("EROFS".to_owned().into());
         let silent = Observation { now: at(41_000), manifests, ..Observation::default() };
         namespace.observe(&silent, &mut Log::default());
         assert_eq!(namespace, before);

@@ -166,7 +166,7 @@ fn a_manifest_folder_that_cannot_be_read_ends_and_starts_nothing_and_the_pass_ru
     let config = config();
     let mut state = state(&config);
     state.tear_down();
-    let unreadable = Observation { manifests: Knowledge::Unreadable("EIO".to_owned()), ..observation(None) };
+    let unreadable = Observation { manifests: Knowledge::Unreadable("EIO".to_owned().into()), ..observation(None) };
     let decision = decided(&unreadable, &state, &config);
     let daemon = decision.daemon(&key()).unwrap();
     assert!(daemon.actions.iter().all(|a| !matches!(a, Action::Start { .. } | Action::End { .. })), "{daemon:?}");
@@ -372,7 +372,7 @@ fn of_a_daemon_whose_effects_failed_the_cluster_reads_what_is_in_force_and_why()
     let another = Instance::new("uid-2", "net-22222", 1, "r2", Timestamp::from_secs(1_000));
     plan.daemons[0].record.instances.push(another);
     assert_eq!(reported(&state, &plan).map(|(instances, ..)| instances), Some(2));
-    let failure = EffectFailure { message: "no space left".to_owned(), hint: Some("free some".to_owned()) };
+    let failure = EffectFailure { cause: "no space left".to_owned().into(), hint: Some("free some".to_owned()) };
     state.failed.insert(key(), failure);
     let failing = crate::core::status::State::Failing;
     assert_eq!(reported(&state, &plan), Some((1, Some(failing), "no space left (hint: free some)".to_owned())));

@@ -74,7 +74,7 @@ fn without_a_runtime_the_mirror_pod_of_an_api_server_that_answers_shows_the_end(
         let observation = observation(NONE, api, 0);
         let ends = Ends { mirror: has_mirror.then_some(&mirror), ..ends(&observation) };
         assert_eq!(!is_unobservable(&end_observable(&instance(), false, &ends)), expected, "{api:?} {has_mirror}");
-        let hung = Observation { runtime: Knowledge::Unreadable("it hangs".to_owned()), ..observation.clone() };
+        let hung = Observation { runtime: Knowledge::Unreadable("it hangs".to_owned().into()), ..observation.clone() };
         let ends = Ends { observation: &hung, ..ends };
         assert_eq!(!is_unobservable(&end_observable(&instance(), false, &ends)), expected, "{api:?} {has_mirror}");
     }
@@ -170,7 +170,7 @@ fn another_runtime_is_waited_out_by_the_mirror_pod_and_without_one_for_ever() {
     assert!(matches!(of(&shown(), None, long), Evidence::Unknown(_)));
     assert!(matches!(of(&shown(), Some(false), long), Evidence::Unknown(_)), "what is shown is from before an outage");
     let unreadable = |instance: &Instance, waited: i64| {
-        let mut observation = observation(Knowledge::Unreadable("hangs".to_owned()), Some(true), END + waited);
+        let mut observation = observation(Knowledge::Unreadable("hangs".to_owned().into()), Some(true), END + waited);
         if let Some(api) = &mut observation.api {
             Arc::make_mut(&mut api.snapshot).scopes.entry(Scope::Pods).or_default().lists = 1;
         }
@@ -230,7 +230,7 @@ fn before_the_kubelet_of_a_boot_no_confirmation_is_needed() {
 fn nothing_outlives_its_boot() {
     let alone = observation(NONE, None, 5_000);
     assert_eq!(sandbox(&ending("a", EndConfirmation::Reported), &ends(&alone)), Evidence::Gone);
-    let unsure = observation(Knowledge::Unreadable("it hangs".to_owned()), Some(false), 5_000);
+    let unsure = observation(Knowledge::Unreadable("it hangs".to_owned().into()), Some(false), 5_000);
     assert_eq!(sandbox(&ending("a", EndConfirmation::Reported), &ends(&unsure)), Evidence::Gone);
     for boot in ["b", ""] {
         assert_ne!(sandbox(&ending(boot, EndConfirmation::Reported), &ends(&unsure)), Evidence::Gone, "{boot:?}");

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use crate::config::Config;
 use crate::core::identity::Identity;
+use crate::core::local_failure::LocalFailure;
 use crate::core::manifest;
 use crate::core::plan::Action;
 use crate::core::plan::DaemonPlan;
@@ -66,7 +67,7 @@ impl Executor {
                 Action::Start { rendering, .. } => {
                     let Some(rendered) = rendered(rendering) else { continue };
                     if self.state.is_none() && plan.needs_record(action) {
-                        return Err(unusable("state"));
+                        return Err(LocalFailure::NoStateFolder.into());
                     }
                     if let Some(manifests) = self.manifests.as_mut().filter(|m| !m.has_prepared(&rendered.file)) {
                         // Renamed into place when the data is there; the disk can write both together.
@@ -165,14 +166,10 @@ impl Executor {
     /// Whether the disk takes what comes in the place of the instance `uid`; that stays otherwise.
     fn try_room(&mut self, uid: &str, successor: Option<&RenderResult>) -> Result<(), EffectFailure> {
         let Some(rendered) = successor.and_then(rendered) else { return Ok(()) };
-        let kept = |mut failure: EffectFailure| {
-            failure.message =
-                format!("the old instance stays, as the disk does not take the new one: {}", failure.message);
-            failure
-        };
+        let kept = |EffectFailure { cause, hint }| EffectFailure { cause: LocalFailure::NoRoom(Box::new(cause)), hint };
         let room = self.volumes.try_room(uid, &rendered.pod.volumes);
         room.map_err(|e| kept(failure::of(&e, e.hint())))?;
-        let Some(manifests) = &mut self.manifests else { return Err(unusable("manifest")) };
+        let Some(manifests) = &mut self.manifests else { return Err(LocalFailure::NoManifestFolder.into()) };
         manifests.try_room(&rendered.file, rendered.text.as_bytes()).map_err(|e| kept(failure::of(&e, e.hint())))
     }
 
@@ -190,7 +187,7 @@ impl Executor {
             self.save_record(&plan.record)?;
         }
         outcome.records.insert(plan.key.clone(), RecordFate::OnDisk);
-        let Some(manifests) = &mut self.manifests else { return Err(unusable("manifest")) };
+        let Some(manifests) = &mut self.manifests else { return Err(LocalFailure::NoManifestFolder.into()) };
         let scan = manifests.scan().map_err(|e| failure::of(&e, e.hint()))?;
         let names = manifest::file_names(&plan.key.namespace, pod);
         let file = manifests.place_of(uid, names).map_err(|e| failure::of(&e, e.hint()))?;
@@ -251,7 +248,7 @@ impl Executor {
         rendered: &Rendered,
         decision: &Decision,
     ) -> Result<(), EffectFailure> {
-        let Some(manifests) = &mut self.manifests else { return Err(unusable("manifest")) };
+        let Some(manifests) = &mut self.manifests else { return Err(LocalFailure::NoManifestFolder.into()) };
         // The manifest may have been renamed. A rename after this pass looked is seen by the next pass.
         let file = match manifests.last_scan().ours.values().find(|manifest| manifest.uid == identity.uid) {
             Some(manifest) => manifest.file.clone(),
@@ -270,7 +267,7 @@ impl Executor {
     }
 
     fn write_manifest(&mut self, file: &str, rendered: &Rendered) -> Result<(), EffectFailure> {
-        let Some(manifests) = &mut self.manifests else { return Err(unusable("manifest")) };
+        let Some(manifests) = &mut self.manifests else { return Err(LocalFailure::NoManifestFolder.into()) };
         let written = manifests.write(file, rendered.text.as_bytes(), &rendered.pod.pod);
         written.map_err(|e| failure::of(&e, e.hint()))
     }
@@ -323,11 +320,6 @@ fn new_here<'a>(plan: &'a DaemonPlan, lost: &BTreeSet<&str>) -> Option<&'a Rende
 
 fn rendered(rendering: &RenderResult) -> Option<&Rendered> {
     rendering.result.as_ref().ok()
-}
-
-/// That a folder cannot be used.
-pub(super) fn unusable(folder: &str) -> EffectFailure {
-    EffectFailure { message: format!("the {folder} folder cannot be used: nothing is changed"), hint: None }
 }
 
 #[cfg(test)]

@@ -82,13 +82,13 @@ pub fn open_gates(run_dir: &Path) -> Result<(), String> {
 pub(in crate::node::agent) fn open_listed(files: &Shared, run_dir: &Path) -> Result<(), String> {
     let Ok(folder) = Dir::open(files, &run_dir.join(CLOSED)) else { return Ok(()) };
     let mut result = Ok(());
-    for uid in folder.names().map_err(|error| failure::of(&error, None).message)? {
+    for uid in folder.names().map_err(|error| failure::of(&error, None).cause.to_string())? {
         let Some(uid) = uid.to_str() else { continue };
         let Ok(Some(root)) = folder.read_file(uid, PATH_LIMIT) else { continue };
         let root = PathBuf::from(std::ffi::OsStr::from_bytes(&root));
         match Volumes::new(files.clone(), VolumesRoot::kubelet(root)).open_closed_gate(uid) {
             Ok(()) => forget(files, run_dir, uid),
-            Err(error) => result = Err(failure::of(&error, None).message),
+            Err(error) => result = Err(failure::of(&error, None).cause.to_string()),
         }
     }
     result

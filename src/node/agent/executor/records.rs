@@ -1,5 +1,6 @@
 //! Records of daemons on disk, the floor below their numbers, and which of them are forgotten.
 
+use crate::core::local_failure::LocalFailure;
 use crate::core::model::ObjectKey;
 use crate::core::record;
 use crate::core::record::DaemonRecord;
@@ -12,7 +13,6 @@ use crate::node::agent::outcome::RecordFate;
 use crate::node::manifests::ManifestDir;
 
 use super::Executor;
-use super::daemon::unusable;
 use super::problem;
 
 /// A record's name in the state folder; a namespace has no underscore.
@@ -28,7 +28,7 @@ pub(in crate::node::agent) fn name_of(record: &DaemonRecord) -> Option<String> {
 impl Executor {
     /// Writes a record and waits for the disk.
     pub(in crate::node::agent) fn save_record(&mut self, record: &DaemonRecord) -> Result<(), EffectFailure> {
-        let Some(state) = &self.state else { return Err(unusable("state")) };
+        let Some(state) = &self.state else { return Err(LocalFailure::NoStateFolder.into()) };
         state.records.save(&record_name(&record.key), record).map_err(|e| failure::of(&e, e.hint()))?;
         self.unsynced.retain(|(key, _)| *key != record.key);
         Ok(())
@@ -40,7 +40,7 @@ impl Executor {
         record: &DaemonRecord,
         outcome: &mut EffectOutcome,
     ) -> Result<(), EffectFailure> {
-        let Some(state) = &self.state else { return Err(unusable("state")) };
+        let Some(state) = &self.state else { return Err(LocalFailure::NoStateFolder.into()) };
         let written = state.records.write_unsynced(&record_name(&record.key), record);
         let written = written.map_err(|e| failure::of(&e, e.hint()))?;
         self.unsynced.retain(|(key, _)| *key != record.key);

@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use crate::core::local_failure::LocalFailure;
 use crate::core::manifest;
 use crate::core::rendering;
 use crate::core::time::Timestamp;
@@ -28,7 +29,7 @@ impl Executor {
                     outcome.touched.insert(to_touch.uid.clone(), digests);
                 }
                 Err(failure) => {
-                    tracing::debug!(daemonset, pod, "{pod} is not tried again at once: {}", failure.message);
+                    tracing::debug!(daemonset, pod, "{pod} is not tried again at once: {}", failure.cause);
                 }
             }
         }
@@ -36,15 +37,14 @@ impl Executor {
 
     /// Gives the digests of the file with the annotation and without.
     fn write_touched(&mut self, to_touch: &ToTouch, now: Timestamp) -> Result<(String, String), EffectFailure> {
-        let failed = |message: String| EffectFailure { message, hint: None };
-        let Some(manifests) = &mut self.manifests else { return Err(failed("no manifest folder".to_owned())) };
+        let Some(manifests) = &mut self.manifests else { return Err(LocalFailure::NoManifestFolder.into()) };
         let names = manifest::file_names(&to_touch.daemon.namespace, &to_touch.pod);
         let file = manifests.place_of(&to_touch.uid, names).map_err(|e| failure::of(&e, e.hint()))?;
         let text = self.files.text(manifests.path().join(&file)).map_err(|e| failure::of(&e, None))?;
         let document = yaml::read_documents(&text).into_iter().next().and_then(|d| d.value.ok());
-        let Some(mut value) = document else { return Err(failed("the manifest cannot be read".to_owned())) };
+        let Some(mut value) = document else { return Err(LocalFailure::ManifestUnreadable.into()) };
         let annotations = value.pointer_mut("/metadata/annotations").and_then(Value::as_object_mut);
-        let Some(annotations) = annotations else { return Err(failed("the manifest is not ours".to_owned())) };
+        let Some(annotations) = annotations else { return Err(LocalFailure::ForeignManifest.into()) };
         annotations.insert(ANNOTATION.to_owned(), now.as_millis().to_string().into());
         let header: Vec<String> = text
             .lines()

@@ -55,7 +55,7 @@ pub(in crate::node::agent) fn withdraw_secrets(executor: &mut Executor, state: &
         let stays = |volume: &str| harmless.contains(volume) || has_gate && volume == GATE;
         if let Err(error) = executor.volumes.withdraw(&instance.uid, stays) {
             let (daemonset, pod) = (daemon.to_string(), &instance.pod_name);
-            tracing::warn!(daemonset, pod, "{}", failure::of(&error, None).message);
+            tracing::warn!(daemonset, pod, "{}", failure::of(&error, None).cause);
         }
     }
     tracing::info!("the machine shuts down: secrets are sealed on disk, and gone from the volumes");

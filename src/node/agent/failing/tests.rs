@@ -94,7 +94,7 @@ fn a_rejected_pod_is_named_and_what_nobody_sees_is_not_the_revisions_fault() {
     let nothing = Knowledge::Current(Arc::default());
     assert_eq!(reported(None, &nothing, Some("NodePorts")), Some((Cause::Admission, "NodePorts".to_owned())));
     assert_eq!(cause(None, &nothing, None), Some(Cause::KubeletNotResponding));
-    assert_eq!(cause(None, &Knowledge::Unreadable(String::new()), None), Some(Cause::KubeletNotResponding));
+    assert_eq!(cause(None, &Knowledge::Unreadable(String::new().into()), None), Some(Cause::KubeletNotResponding));
 }
 
 #[test]

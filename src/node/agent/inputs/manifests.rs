@@ -13,10 +13,10 @@ use crate::core::time::Timestamp;
 use crate::node::agent::executor::Executor;
 use crate::node::agent::executor::problem;
 use crate::node::agent::failure;
+use crate::node::agent::failure::EffectFailure;
 use crate::node::agent::state::AgentState;
 use crate::node::agent::state::Purpose;
 use crate::node::manifests::ManifestDir;
-use crate::node::manifests::ManifestError;
 use crate::node::manifests::Scan;
 
 use super::Inputs;
@@ -30,15 +30,13 @@ impl Inputs {
         (executor, now): (&mut Executor, Timestamp),
         problems: &mut Vec<Problem>,
     ) -> Knowledge<Arc<Scan>> {
-        let unreadable = |error: ManifestError, problems: &mut Vec<Problem>| {
-            let failure = failure::of(&error, error.hint());
+        let unreadable = |failure: EffectFailure, problems: &mut Vec<Problem>| {
             problems.push(problem("manifest folder", failure.clone()));
-            Knowledge::Unreadable(failure.message)
+            Knowledge::Unreadable(failure.cause)
         };
         if executor.manifests.is_none() {
             if let Some(why) = node::has_moved(&self.files, state, config, &self.boot, now) {
-                problems.push(why.clone());
-                return Knowledge::Unreadable(why.reason);
+                return unreadable(why, problems);
             }
             let opened = match state.purpose {
                 Purpose::Work => {
@@ -55,7 +53,7 @@ impl Inputs {
                     manifests.iter_mut().for_each(|folder| folder.remember(instances.clone()));
                     executor.manifests = manifests;
                 }
-                Err(error) => return unreadable(error, problems),
+                Err(error) => return unreadable(failure::of(&error, error.hint()), problems),
             }
         }
         // Nothing is watched before the manifests of a boot are there: they come first.
@@ -72,7 +70,7 @@ impl Inputs {
             }
             Err(error) => {
                 executor.manifest_lock = executor.manifests.take().and_then(ManifestDir::into_lock);
-                unreadable(error, problems)
+                unreadable(failure::of(&error, error.hint()), problems)
             }
         }
     }

@@ -9,11 +9,12 @@ use std::time::SystemTime;
 
 use crate::clock;
 use crate::config::Config;
+use crate::core::local_failure::LocalFailure;
 use crate::core::record::DaemonRecord;
-use crate::core::status::Problem;
 use crate::core::time::Span;
 use crate::core::time::Timestamp;
 use crate::node::agent::boot::Boot;
+use crate::node::agent::failure::EffectFailure;
 use crate::node::agent::records::Records;
 use crate::node::agent::state::AgentState;
 use crate::node::fsx::Shared;
@@ -43,7 +44,7 @@ pub(super) fn has_moved(
     config: &Config,
     boot: &Boot,
     now: Timestamp,
-) -> Option<Problem> {
+) -> Option<EffectFailure> {
     let former = state.inputs.manifest_dir.as_ref().filter(|former| **former != config.manifest_dir)?;
     if config.is_written("manifest-dir") {
         return None;
@@ -55,18 +56,15 @@ pub(super) fn has_moved(
     // Since when is not known of a file that is away, or that was written at a time that is still to come.
     let since = written.filter(|written| *written <= now).unwrap_or(state.started);
     uses_former(kubelet_started(files, boot.at), since).then(|| {
-        let (former, configured) = (former.display(), config.manifest_dir.display());
-        Problem {
-            object: "manifest folder".to_owned(),
-            reason: format!(
-                "by {} the manifest folder is {configured}, and the kubelet, which started before that was written, \
-                 uses {former}: nothing is changed until the kubelet restarts",
-                config.kubelet_config.display()
-            ),
-            hint: Some(format!(
-                "restart the kubelet; if it uses {configured} already, write manifest-dir = \"{configured}\""
-            )),
-        }
+        let configured = config.manifest_dir.display();
+        let hint =
+            format!("restart the kubelet; if it uses {configured} already, write manifest-dir = \"{configured}\"");
+        let cause = LocalFailure::ManifestFolderMoved {
+            by: config.kubelet_config.clone(),
+            configured: config.manifest_dir.clone(),
+            former: former.clone(),
+        };
+        EffectFailure { cause, hint: Some(hint) }
     })
 }
 

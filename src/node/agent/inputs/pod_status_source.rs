@@ -12,6 +12,7 @@ use tokio::task::JoinHandle;
 
 use crate::clock;
 use crate::core::health::PodFact;
+use crate::core::local_failure::LocalFailure;
 use crate::core::time::Span;
 use crate::node::agent::failure;
 use crate::node::agent::runtime_pods;
@@ -29,8 +30,8 @@ const KUBELET_PATIENCE: Duration = Duration::from_millis(300);
 /// The kubelet's cache period, and some for its work.
 const KUBELET_LAG: Span = Span::from_millis(2_100);
 
-/// An answer that is on its way; an error is in words.
-pub(super) type PodListTask = JoinHandle<Result<Vec<RuntimePod>, String>>;
+/// An answer that is on its way.
+pub(super) type PodListTask = JoinHandle<Result<Vec<RuntimePod>, LocalFailure>>;
 
 /// The sources that are configured: at least one.
 #[derive(Clone)]
@@ -56,7 +57,7 @@ impl PodStatusSource {
         match self.clone() {
             PodStatusSource::Runtime(cri, kubelet) => tokio::spawn(async move {
                 let (seen, reported) = tokio::join!(seen(&cri), reported(kubelet.as_deref()));
-                let mut pods = seen.map_err(|error| failure::of(&error, None).message)?;
+                let mut pods = seen.map_err(|error| failure::of(&error, None).cause)?;
                 for pod in &mut pods {
                     pod.reported = reported.get(&pod.uid).cloned();
                 }
@@ -64,7 +65,7 @@ impl PodStatusSource {
             }),
             PodStatusSource::Kubelet(kubelet) => tokio::spawn(async move {
                 let asked = async { Ok::<_, KubeletError>((kubelet.running_uids().await?, kubelet.pods().await?)) };
-                let (running, reported) = asked.await.map_err(|error| failure::of(&error, error.hint()).message)?;
+                let (running, reported) = asked.await.map_err(|error| failure::of(&error, error.hint()).cause)?;
                 let mut reported = by_uid(reported);
                 Ok(running.into_iter().map(|uid| runs(reported.remove(&uid), uid)).collect())
             }),

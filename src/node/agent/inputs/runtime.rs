@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use crate::core::knowledge::Absence;
 use crate::core::knowledge::Knowledge;
+use crate::core::local_failure::LocalFailure;
 use crate::core::record::Instance;
 use crate::core::time::Span;
 use crate::core::time::Timestamp;
@@ -96,11 +97,10 @@ impl RuntimeReader {
         let pods = match tokio::time::timeout(patience, &mut asked).await {
             Ok(Ok(Ok(pods))) => Knowledge::Current(Arc::new(pods)),
             Ok(Ok(Err(why))) => Knowledge::Unreadable(why),
-            Ok(Err(error)) => Knowledge::Unreadable(format!("the container runtime could not be asked: {error}")),
+            Ok(Err(error)) => Knowledge::Unreadable(LocalFailure::RuntimeNotAsked(error.to_string())),
             Err(_) => {
                 self.asked = Some((asked_at, asked));
-                let why = "the container runtime has not answered yet: is it running well?";
-                Knowledge::Unreadable(why.to_owned())
+                Knowledge::Unreadable(LocalFailure::RuntimeOverdue)
             }
         };
         self.last = RuntimePods { pods, as_of };

@@ -62,7 +62,7 @@ fn anything_that_is_new_or_due_makes_a_whole_pass() {
         &|o| o.replies = vec![Reply::Published(Ok(None))],
         &|o| o.runtime = Knowledge::Current(Arc::default()),
         &|o| o.manifests = Knowledge::Current(Arc::default()),
-        &|o| o.manifests = Knowledge::Unreadable("EIO".to_owned()),
+        &|o| o.manifests = Knowledge::Unreadable("EIO".to_owned().into()),
         &|o| o.volumes = [("uid-1".to_owned(), VolumeDataState::Touched)].into(),
         &|o| o.tokens.fingerprint += 1,
         &|o| o.problems.push(problem()),

@@ -52,7 +52,7 @@ fn hold(daemon: &DaemonPlan) -> HeldDaemon {
         reason: daemon.summary.reasons.to_string(),
         stale_volumes: daemon.summary.stale.clone(),
         wanted_revision: awaited(daemon).or(daemon.asks_runtime.then_some(&daemon.summary.revision)).cloned(),
-        hint: Some(daemon.summary.hints.join("; ")).filter(|hint| !hint.is_empty()),
+        hint: Some(daemon.summary.hint_lines().join("; ")).filter(|hint| !hint.is_empty()),
     }
 }
 
@@ -60,7 +60,7 @@ fn hold(daemon: &DaemonPlan) -> HeldDaemon {
 pub(super) fn without_state(plan: &Plan, outcome: &EffectOutcome) -> Vec<HeldDaemon> {
     let wait = |daemon: &DaemonPlan| {
         let failure = outcome.failures.get(&daemon.key).filter(|_| outcome.without_state.contains(&daemon.key))?;
-        Some(HeldDaemon { state: State::Waiting, reason: failure.message.clone(), ..hold(daemon) })
+        Some(HeldDaemon { state: State::Waiting, reason: failure.cause.to_string(), ..hold(daemon) })
     };
     plan.daemons.iter().filter_map(wait).collect()
 }

@@ -149,8 +149,8 @@ impl NewsReporter<'_> {
                 return;
             }
             let hint = failure.hint.as_deref();
-            tracing::error!(target: STATE, daemonset, hint, "{}; trying again", failure.message);
-            self.event(plan, EventKind::Warning, ("Failed", "Apply"), &failure.message, On::Node);
+            tracing::error!(target: STATE, daemonset, hint, "{}; trying again", failure.cause);
+            self.event(plan, EventKind::Warning, ("Failed", "Apply"), &failure.cause.to_string(), On::Node);
             return;
         }
         self.reported.failures.remove(&plan.key);
@@ -211,7 +211,7 @@ impl NewsReporter<'_> {
                 self.event(plan, EventKind::Warning, ("Refused", "Render"), text, On::DaemonSet(cause));
             }
             State::Held => {
-                tracing::warn!(target: STATE, daemonset, hint = plan.summary.hints.first(), "held: {reasons}");
+                tracing::warn!(target: STATE, daemonset, hint = plan.summary.hints.first().map(ToString::to_string), "held: {reasons}");
                 self.event(plan, EventKind::Warning, ("Held", "Select"), &reasons.to_string(), On::Node);
             }
             _ => tracing::debug!(daemonset, state = state.as_str(), "{reasons}"),

@@ -82,7 +82,7 @@ impl ReportInputs<'_> {
             return Some(self.undone(plan));
         }
         let failure = self.last.outcome.failures.get(&plan.key);
-        let reason = failure.map_or_else(|| summary.reasons.to_string(), |f| f.message.clone());
+        let reason = failure.map_or_else(|| summary.reasons.to_string(), |f| f.cause.to_string());
         let mut notes: Vec<String> = summary.notes.iter().map(ToString::to_string).collect();
         let unknown = self.unknown_fields(&plan.key, summary.source.as_ref());
         notes.extend(unknown.iter().map(FieldError::with_hint));
@@ -115,7 +115,7 @@ impl ReportInputs<'_> {
             notes,
             releasable: summary.releasable,
             refused_field: summary.refused_field.clone(),
-            hints: summary.hints.iter().cloned().chain(failure.and_then(|f| f.hint.clone())).collect(),
+            hints: summary.hint_lines().into_iter().chain(failure.and_then(|f| f.hint.clone())).collect(),
         })
     }
 
@@ -179,7 +179,7 @@ impl ReportInputs<'_> {
             uid: there.map(|instance| instance.uid.clone()).unwrap_or_default(),
             since: there.map(|instance| instance.created.to_string()),
             releasable: summary.releasable,
-            hints: summary.hints.clone(),
+            hints: summary.hint_lines(),
             stale_volumes: summary.stale.clone(),
             notes: summary
                 .notes
@@ -247,10 +247,9 @@ impl ReportInputs<'_> {
             |scope: &Scope| matches!(scope, Scope::Object(o) if refused.contains_key(o) && is_named(o));
         let scopes = health.scopes.into_iter().filter(|health| !is_with_daemon(&health.scope));
         let scopes = scopes.filter_map(|s| Some(problem(format!("API: {}", s.scope), s.error?)));
-        let tokens =
-            self.last.observation.tokens.refused.iter().map(|(request, why)| {
-                problem(format!("token of ServiceAccount {}", request.service_account), why.clone())
-            });
+        let tokens = self.last.observation.tokens.refused.iter().map(|(request, why)| {
+            problem(format!("token of ServiceAccount {}", request.service_account), why.to_string())
+        });
         kubeconfig.into_iter().chain(scopes).chain(tokens).collect()
     }
 

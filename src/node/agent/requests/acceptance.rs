@@ -125,7 +125,7 @@ async fn ask_api(api: &Api, node: &str, question: &AboutLate, answer: &mut LateA
 }
 
 async fn sandboxes(cri: &Cri) -> Result<Vec<Sandbox>, String> {
-    cri.sandboxes().await.map_err(|error| failure::of(&error, None).message)
+    cri.sandboxes().await.map_err(|error| failure::of(&error, None).cause.to_string())
 }
 
 /// UIDs of the pods whose sandboxes stand.

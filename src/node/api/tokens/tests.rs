@@ -47,7 +47,7 @@ fn nothing_is_requested_before_the_node_is_registered() {
     let tokens = Tokens::default();
     tokens.set_wanted(&wanted(&["a"]));
     assert!(tokens.due(&Snapshot::default(), 1).0.is_empty());
-    assert!(tokens.problems()[&request("a")].0.contains("not registered"));
+    assert!(tokens.problems()[&request("a")].0.to_string().contains("not registered"));
     assert_eq!(tokens.due(&registered("u").snapshot(), 1).0, [request("a")]);
     assert!(tokens.problems().is_empty());
 }
@@ -116,7 +116,7 @@ fn a_refused_request_waits_unless_the_account_appears() {
     tokens.record(request("a"), Err(refused), &store.snapshot());
     let (due, next) = tokens.due(&store.snapshot(), 1);
     assert!(due.is_empty() && next < LOOK, "{next:?}");
-    assert!(tokens.problems()[&request("a")].0.contains("not found"));
+    assert!(tokens.problems()[&request("a")].0.to_string().contains("not found"));
     let account = ObjectRef::new(Kind::ServiceAccount, "kube-system", "a");
     store.apply(&Scope::Object(account), json!({"metadata": {"namespace": "kube-system", "name": "a"}}));
     assert_eq!(tokens.due(&store.snapshot(), 1).0, [request("a")]);

@@ -24,7 +24,7 @@ fn a_first_install_starts_only_with_a_claimed_approval() {
         assert_eq!(bench.pass(&desired), NONE, "{permission:?}");
         let plan = bench.plan(&desired);
         assert!(plan.summary.reasons.to_string().contains(why), "{}", plan.summary.reasons);
-        let is_hinted = plan.summary.hints.iter().any(|hint| hint.starts_with("install a coordinator"));
+        let is_hinted = plan.summary.hints.contains(&Hint::InstallCoordinator);
         assert_eq!(is_hinted, permission.is_none(), "{:?}", plan.summary.hints);
         let claims = permission == Some(Permission::Approved);
         assert_eq!((plan.summary.state, plan.replacing.is_some()), (State::Waiting, claims), "{permission:?}");

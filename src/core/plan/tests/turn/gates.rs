@@ -30,7 +30,7 @@ fn at_a_boot_what_has_a_gate_waits_behind_it_and_keeps_its_manifest() {
     assert_eq!(bench.pass(&desired), Vec::<String>::new());
     assert_eq!((bench.plan(&desired).summary.state, bench.record.live().count()), (State::Waiting, 1));
     // It opens for no manifest folder that cannot be read for a moment.
-    bench.world.unreadable_manifests = Some("EIO".to_owned());
+    bench.world.unreadable_manifests = Some("EIO".to_owned().into());
     assert_eq!(bench.pass(&desired), Vec::<String>::new());
     assert_eq!(bench.plan(&desired).summary.ready, Some(false), "it waits as before");
     bench.world.unreadable_manifests = None;
@@ -42,7 +42,7 @@ fn at_a_boot_what_has_a_gate_waits_behind_it_and_keeps_its_manifest() {
 #[test]
 fn at_a_boot_a_gate_closes_although_the_manifests_cannot_be_read_yet() {
     let (mut bench, desired) = booted();
-    bench.world.unreadable_manifests = Some("EIO".to_owned());
+    bench.world.unreadable_manifests = Some("EIO".to_owned().into());
     assert_eq!(bench.pass(&desired), ["close uid-v1-0"]);
     bench.world.moment = Some(PassPhase::Later);
     bench.world.unreadable_manifests = None;
@@ -57,7 +57,7 @@ fn a_gate_opens_in_time_although_the_manifests_cannot_be_read() {
     let (mut bench, desired) = booted();
     assert_eq!(bench.pass(&desired), ["close uid-v1-0"]);
     bench.world.moment = Some(PassPhase::Later);
-    bench.world.unreadable_manifests = Some("EIO".to_owned());
+    bench.world.unreadable_manifests = Some("EIO".to_owned().into());
     bench.now += Span::from_secs(119);
     assert_eq!(bench.pass(&desired), Vec::<String>::new());
     bench.now += Span::from_secs(1);

@@ -238,7 +238,7 @@ fn report(
             cause: f.failure.cause.as_str().to_owned(),
             message: f.failure.message.clone(),
         }),
-        pull_failed: daemon.summary.pull_failed.clone(),
+        pull_failed: daemon.summary.pull_failed.as_ref().map(ToString::to_string),
         awaits_rollout: daemon.summary.awaits_rollout,
         missing: daemon.summary.missing.clone(),
         stock_pod: daemon.summary.stock_pod.clone(),

@@ -108,7 +108,7 @@ fn without_an_api_server_the_runtime_tells() {
     let judge = |runtime: Knowledge<Arc<Vec<RuntimePod>>>| {
         stock(&Observation::of(None, runtime, 0), &[], &daemon_set(), Some((&known, false)))
     };
-    assert!(matches!(judge(Knowledge::Unreadable("hangs".to_owned())), Stock::Lost(Evidence::Unknown(_))));
+    assert!(matches!(judge(Knowledge::Unreadable("hangs".to_owned().into())), Stock::Lost(Evidence::Unknown(_))));
     assert_eq!(judge(Knowledge::Current(Arc::default())), Stock::Lost(Evidence::Gone));
     let with = |containers: Vec<ContainerFact>| {
         Knowledge::Current(Arc::new(vec![RuntimePod {

@@ -23,7 +23,8 @@ fn what_the_api_server_has_of_what_is_known_is_remembered_though_the_manifest_fo
     let mut snapshot = Snapshot::default();
     snapshot.objects.insert(namespace.clone(), entry(2));
     snapshot.scopes.entry(Scope::DaemonSets).or_default().lists = 1;
-    let unreadable = Observation { manifests: Knowledge::Unreadable("EIO".to_owned()), ..observation(Some(snapshot)) };
+    let unreadable =
+        Observation { manifests: Knowledge::Unreadable("EIO".to_owned().into()), ..observation(Some(snapshot)) };
     let decision = decided(&unreadable, &state, &config);
     assert_eq!(decision.state.inputs.objects.get(&namespace).map(|entry| entry.version), Some(2));
     assert!(!decision.requests.iter().any(|r| matches!(r, Request::Follow { .. })), "all that was needed still may be");

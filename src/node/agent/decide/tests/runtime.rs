@@ -9,7 +9,7 @@ fn an_api_server_that_comes_back_while_the_runtime_hangs_is_noticed_and_nothing_
     let down = |millis: i64, link: Link| {
         let mut observation = observation(Some(Snapshot::default()));
         observation.now = Timestamp::from_millis(millis);
-        observation.runtime = Knowledge::Unreadable("the container runtime has not answered yet".to_owned());
+        observation.runtime = Knowledge::Unreadable("the container runtime has not answered yet".to_owned().into());
         if let Some(api) = &mut observation.api {
             api.link = link;
         }
@@ -60,7 +60,7 @@ fn what_runs_without_a_record_ends_before_another_one_starts() {
     let found = |source: &str| found_with(source, &[]);
     assert!(found("api").records.is_empty(), "the annotations of other pods are anybody's");
     let silent = |seconds| {
-        let runtime = Knowledge::Unreadable("it has not answered yet".to_owned());
+        let runtime = Knowledge::Unreadable("it has not answered yet".to_owned().into());
         let seen = Observation { runtime, steady: Span::from_secs(seconds), ..observation(None) };
         decided(&seen, &state, &config).state.may_run_unrecorded
     };

@@ -171,7 +171,7 @@ fn without_a_record_that_can_be_put_in_json_there_is_no_manifest() {
     let decision = decided(&observation(None), &state(&config), &config);
     let mut outcome = EffectOutcome::default();
     let failure = executor.apply(&plan, &decision, &config, &mut outcome).unwrap_err();
-    assert!(failure.message.contains("cannot be put in JSON"), "{failure:?}");
+    assert!(failure.cause.to_string().contains("cannot be put in JSON"), "{failure:?}");
     assert_eq!(names(folder.path()), [""; 0]);
     assert_eq!(outcome.counts.starts, 0);
 }
@@ -210,7 +210,7 @@ fn a_disk_without_room_for_the_new_instance_keeps_the_old_one() {
         }
         let mut outcome = EffectOutcome::default();
         let failure = executor.apply(&plan, &decision, &config, &mut outcome).unwrap_err();
-        assert!(failure.message.contains("the old instance stays"), "{}", failure.message);
+        assert!(failure.cause.to_string().contains("the old instance stays"), "{}", failure.cause);
         assert!(failure.hint.unwrap().contains("is full"));
         let has_manifest =
             |executor: &mut Executor| !executor.manifests.as_mut().unwrap().scan().unwrap().ours.is_empty();

@@ -123,7 +123,7 @@ fn what_is_set_aside_is_rendered_no_more_and_what_runs_of_it_stays() {
     assert_eq!(daemon.summary.state, State::Refused);
     let reason = daemon.summary.reasons.to_string();
     assert!(reason.contains("2 times in a row; what runs stays as it is, and gets no new data but tokens"), "{reason}");
-    assert!(daemon.summary.hints[0].contains("daemonlet retry a/x"), "{:?}", daemon.summary.hints);
+    assert!(daemon.summary.hint_lines()[0].contains("daemonlet retry a/x"), "{:?}", daemon.summary.hints);
 
     let (marked, _) = process.pass(&mut state.clone(), shown(&[&changed], 2));
     assert_eq!(marked, ["x"], "a new version is looked at");
