@@ -115,7 +115,6 @@ pub struct AgentStatus {
     /// Connections and requests to the API server, if one is configured.
     #[serde(default)]
     pub api_use: Option<ApiUse>,
-    #[serde(default)]
     pub passes: Passes,
     /// The ServiceAccount tokens that it holds.
     #[serde(default, skip_serializing_if = "Option::is_none")]

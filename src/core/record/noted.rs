@@ -59,7 +59,6 @@ pub struct Mirror {
     pub node_uid: Option<String>,
     /// Its resource version when it was first seen: a later mirror pod with a lower one comes from an API server that
     /// was restored from a backup.
-    #[serde(default)]
     pub version: u64,
 }
 

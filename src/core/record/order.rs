@@ -83,7 +83,6 @@ pub struct RetryBackoff {
     #[serde(default, deserialize_with = "Fingerprint::or_unknown")]
     pub surroundings: Fingerprint,
     /// Whether the kubelet rejected it: then the count restarts once an instance is accepted.
-    #[serde(default)]
     pub not_accepted: bool,
 }
 

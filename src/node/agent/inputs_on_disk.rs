@@ -32,7 +32,6 @@ pub(super) struct InputsOnDisk {
     /// When what has changed is to be written.
     pub(super) due: Option<Timestamp>,
     /// The pause after the last write.
-    #[serde(default)]
     pub(super) pause: Option<Pause>,
 }
 

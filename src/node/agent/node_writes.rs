@@ -26,7 +26,6 @@ pub(super) struct NodeWrites<W> {
     #[serde(default = "Option::default")]
     change: Option<W>,
     /// Whether there was a connection to the API server.
-    #[serde(default)]
     is_linked: bool,
     /// Not before.
     next: Option<Timestamp>,

@@ -59,7 +59,6 @@ struct Provider {
     args: Vec<String>,
     #[serde(default)]
     env: Vec<ProviderVariable>,
-    #[serde(default)]
     token_attributes: Option<TokenAttributes>,
 }
 

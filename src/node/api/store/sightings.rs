@@ -23,7 +23,6 @@ pub struct Sighting {
     pub mirror_uid: String,
     pub pod: ObjectKey,
     /// The UID of the Node that owns it; `None`: another object does.
-    #[serde(default)]
     pub node_uid: Option<String>,
     pub seen: NotedEvent,
 }
