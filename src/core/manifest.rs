@@ -36,20 +36,7 @@ pub fn text(key: &ObjectKey, revision: &str, pod: &Value) -> String {
 /// that exceeds 200 bytes, its end is replaced by a hash. Neither part can hold a `_`, so no name of one namespace is
 /// one of another.
 pub fn file_name(namespace: &str, pod_name: &str) -> String {
-    bounded(&format!("{namespace}_{pod_name}"))
-}
-
-/// The names that the manifest of a pod may have: [`file_name`] first, then [`former_file_name`].
-pub fn file_names(namespace: &str, pod_name: &str) -> [String; 2] {
-    [file_name(namespace, pod_name), former_file_name(namespace, pod_name)]
-}
-
-/// The name that an agent of an earlier version gave it. A live manifest is never renamed, so instances may have it.
-pub fn former_file_name(namespace: &str, pod_name: &str) -> String {
-    bounded(&format!("{namespace}-{pod_name}"))
-}
-
-fn bounded(stem: &str) -> String {
+    let stem = format!("{namespace}_{pod_name}");
     if stem.len() + ".yaml".len() <= LONGEST_NAME {
         return format!("{stem}.yaml");
     }
@@ -78,7 +65,6 @@ mod tests {
     #[test]
     fn names_up_to_200_bytes_are_kept() {
         assert_eq!(file_name("kube-system", "cni-7x2kp"), "kube-system_cni-7x2kp.yaml");
-        assert_eq!(former_file_name("kube-system", "cni-7x2kp"), "kube-system-cni-7x2kp.yaml");
         assert_ne!(file_name("kube-system", "cni-7x2kp"), file_name("kube", "system-cni-7x2kp"));
         let pod = "p".repeat(200 - "kube-system_.yaml".len());
         assert_eq!(file_name("kube-system", &pod), format!("kube-system_{pod}.yaml"));

@@ -144,17 +144,6 @@ impl ManifestDir {
         self.scan_cache.last()
     }
 
-    /// Under which of the names that we give (the first: today's) the manifest of the pod `uid` lies, as of the last
-    /// scan: under today's, unless there is one, or what a loss of power has left of one, under the former name.
-    pub fn place_of(&mut self, uid: &str, [name, former]: [String; 2]) -> Result<String, ManifestError> {
-        let Self { path, folder, scan_cache, .. } = self;
-        let is_former = scan_cache.is_place_of(folder.dir(), uid, &name, &former);
-        match is_former.map_err(|source| ManifestError::ManifestFolder { path: path.clone(), source })? {
-            true => Ok(former),
-            false => Ok(name),
-        }
-    }
-
     /// Stages `bytes` as the manifest `name` and starts writing them to disk, so that a following
     /// [`ManifestDir::write`] of the same bytes waits less. Only a hint; errors show in the write.
     ///

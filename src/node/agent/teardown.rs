@@ -66,11 +66,11 @@ pub(super) fn cleared(daemon: &ObjectKey, uid: &str) -> Leftover {
 
 /// The name of the manifest of an instance; `scan`: the folder, `None` if it cannot be read and the file may be there.
 pub(super) fn manifest_of(daemon: &ObjectKey, instance: &Instance, scan: Option<&Scan>) -> Option<String> {
-    let names = manifest::file_names(&daemon.namespace, &instance.pod_name);
-    let Some(scan) = scan else { return names.into_iter().next() };
+    let name = manifest::file_name(&daemon.namespace, &instance.pod_name);
+    let Some(scan) = scan else { return Some(name) };
     let of_uid = scan.ours.values().find(|manifest| manifest.uid == instance.uid).map(|found| found.file.clone());
     let is_there = |name: &String| scan.ours.contains_key(name) || scan.unreadable.contains_key(name);
-    of_uid.or_else(|| names.into_iter().find(is_there))
+    of_uid.or_else(|| Some(name).filter(is_there))
 }
 
 /// Whether nothing of ours runs on the node any more, as far as the manifest folder tells.

@@ -17,7 +17,7 @@ use super::sha256;
 use crate::core::identity;
 use crate::core::json::Json;
 use crate::core::manifest::HEAD;
-use crate::core::manifest::file_names;
+use crate::core::manifest::file_name;
 use crate::core::model::HASH_LABEL;
 use crate::core::model::INCARNATION_ANNOTATION;
 use crate::core::model::OVERLAYS_DIGEST;
@@ -62,7 +62,7 @@ pub struct Manifest {
 impl Manifest {
     /// Whether it lies under another name than we give.
     pub fn is_copy(&self) -> bool {
-        !file_names(&self.namespace, &self.pod_name).contains(&self.file)
+        file_name(&self.namespace, &self.pod_name) != self.file
     }
 }
 
@@ -78,7 +78,7 @@ pub struct Scan {
 impl Scan {
     /// Whether the manifest of a pod may be there, but cannot be read.
     pub fn is_unreadable(&self, namespace: &str, pod_name: &str) -> bool {
-        file_names(namespace, pod_name).iter().any(|name| self.unreadable.contains_key(name))
+        self.unreadable.contains_key(&file_name(namespace, pod_name))
     }
 
     /// Whether it has the same files, all of them readable, and none of them read again.
@@ -171,16 +171,6 @@ impl ScanCache {
             self.names.insert(name.to_owned());
         }
         Ok(())
-    }
-
-    /// Whether the manifest of the pod `uid` lies under its former name, or what a loss of power has left of it.
-    pub(super) fn is_place_of(&self, dir: &Dir, uid: &str, name: &str, former: &str) -> Result<bool, FsError> {
-        let holds = |file: &str| self.last.ours.get(file).map(|manifest| manifest.uid == uid);
-        match (holds(name), holds(former)) {
-            (Some(true), _) | (_, Some(false)) => Ok(false),
-            (_, Some(true)) => Ok(true),
-            (_, None) => Ok(self.names.contains(OsStr::new(former)) && dir.stat(former)?.is_some()),
-        }
     }
 
     /// One for another folder at the same path.

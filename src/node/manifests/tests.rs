@@ -18,7 +18,7 @@ mod disk;
 mod others;
 mod watch;
 
-const NAME: &str = "kube-system-net-abcde.yaml";
+const NAME: &str = "kube-system_net-abcde.yaml";
 
 fn pod(name: &str) -> Value {
     json!({

@@ -189,8 +189,7 @@ impl Executor {
         outcome.records.insert(plan.key.clone(), RecordFate::OnDisk);
         let Some(manifests) = &mut self.manifests else { return Err(LocalFailure::NoManifestFolder.into()) };
         let scan = manifests.scan().map_err(|e| failure::of(&e, e.hint()))?;
-        let names = manifest::file_names(&plan.key.namespace, pod);
-        let file = manifests.place_of(uid, names).map_err(|e| failure::of(&e, e.hint()))?;
+        let file = manifest::file_name(&plan.key.namespace, pod);
         // A copy under another name would keep the pod alive.
         let mut found: Vec<&str> = scan.ours.values().filter(|m| m.uid == uid).map(|m| m.file.as_str()).collect();
         if found.is_empty() {
@@ -252,10 +251,7 @@ impl Executor {
         // The manifest may have been renamed. A rename after this pass looked is seen by the next pass.
         let file = match manifests.last_scan().ours.values().find(|manifest| manifest.uid == identity.uid) {
             Some(manifest) => manifest.file.clone(),
-            None => {
-                let names = manifest::file_names(&plan.key.namespace, &identity.pod_name);
-                manifests.place_of(&identity.uid, names).map_err(|e| failure::of(&e, e.hint()))?
-            }
+            None => manifest::file_name(&plan.key.namespace, &identity.pod_name),
         };
         if decision.state.concerns.manifests_lost_at_boot.uids().any(|lost| lost == identity.uid) {
             return self.write_manifest(&file, rendered);

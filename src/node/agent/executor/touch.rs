@@ -38,8 +38,7 @@ impl Executor {
     /// Gives the digests of the file with the annotation and without.
     fn write_touched(&mut self, to_touch: &ToTouch, now: Timestamp) -> Result<(String, String), EffectFailure> {
         let Some(manifests) = &mut self.manifests else { return Err(LocalFailure::NoManifestFolder.into()) };
-        let names = manifest::file_names(&to_touch.daemon.namespace, &to_touch.pod);
-        let file = manifests.place_of(&to_touch.uid, names).map_err(|e| failure::of(&e, e.hint()))?;
+        let file = manifest::file_name(&to_touch.daemon.namespace, &to_touch.pod);
         let text = self.files.text(manifests.path().join(&file)).map_err(|e| failure::of(&e, None))?;
         let document = yaml::read_documents(&text).into_iter().next().and_then(|d| d.value.ok());
         let Some(mut value) = document else { return Err(LocalFailure::ManifestUnreadable.into()) };

@@ -47,8 +47,7 @@ impl Inputs {
             match opened {
                 Ok(mut manifests) => {
                     let instances = state.records.values().flat_map(|record| {
-                        let names = |pod: &String| manifest::file_names(&record.key.namespace, pod);
-                        record.instances.iter().flat_map(move |i| names(&i.pod_name))
+                        record.instances.iter().map(|i| manifest::file_name(&record.key.namespace, &i.pod_name))
                     });
                     manifests.iter_mut().for_each(|folder| folder.remember(instances.clone()));
                     executor.manifests = manifests;

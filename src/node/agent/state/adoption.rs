@@ -8,7 +8,7 @@ use std::collections::HashSet;
 use crate::core::adopt;
 use crate::core::adopt::AdoptableManifest;
 use crate::core::knowledge::Knowledge;
-use crate::core::manifest::file_names;
+use crate::core::manifest::file_name;
 use crate::core::model::Mode;
 use crate::core::model::ObjectKey;
 use crate::core::policy::Covered;
@@ -101,7 +101,7 @@ impl AgentState {
         let unknown: Vec<_> = alive.filter_map(|pod| Some((pod, pod.instance.as_ref()?))).collect();
         let suffix = format!("-{}", node.to_lowercase());
         let name = |found: &'_ DescribedInstance| found.pod.strip_suffix(&suffix).unwrap_or(&found.pod).to_owned();
-        let names = unknown.iter().flat_map(|(_, found)| file_names(&found.owner.namespace, &name(found)));
+        let names = unknown.iter().map(|(_, found)| file_name(&found.owner.namespace, &name(found)));
         let names: HashSet<String> = names.collect();
         // What cannot be read may be the manifest of any of them.
         if scan.unreadable.keys().any(|file| !names.contains(file)) {

@@ -50,7 +50,7 @@ fn rendering(uid: &str, pod_name: &str) -> Arc<RenderResult> {
         "spec": {"containers": [{"name": "c", "image": "i"}]},
     });
     let text = format!("# Written by a test\n{}", yaml::write(&pod));
-    let [file, _] = manifest::file_names("kube-system", pod_name);
+    let file = manifest::file_name("kube-system", pod_name);
     let pod = RenderedPod {
         pod,
         volumes: vec![open_gate()],
