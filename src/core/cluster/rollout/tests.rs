@@ -1,3 +1,4 @@
+use crate::core::cluster::liveness::AgentLiveness;
 use crate::core::cluster::steps::StepPlace;
 use crate::core::cluster::steps::StepStatus;
 use crate::core::time::Timestamp;
