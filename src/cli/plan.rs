@@ -15,7 +15,7 @@ use crate::core::replies::PlanReport;
 use crate::core::status::State;
 use crate::node::socket::SocketOperation;
 
-/// Show what one pass would change on this node; changes nothing
+/// Show what the next pass changes on this node; changes nothing that the agent would not
 ///
 /// Exit code: 0 nothing to do, 4 changes pending, also those that wait for something: an image, a Secret, the
 /// coordinator, the end of a pause; also if a volume is stale; with none of them 1 if something is refused, failing, not

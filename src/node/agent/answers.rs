@@ -107,9 +107,10 @@ impl Agent {
         }
     }
 
-    /// What the next pass does; that pass uses the same observation.
+    /// What the next pass does, which looks at all volume data; that pass uses the same observation.
     async fn answer_plan(&mut self) -> Value {
         let began = Instant::now();
+        self.state.concerns.volume_checks.ask_for_all();
         let observation = self.observe().await;
         let decision = decide(&observation, &self.state, &self.config, &mut self.render_cache);
         self.carry_out(observation, decision, began);

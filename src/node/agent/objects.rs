@@ -298,7 +298,7 @@ impl ObjectSource for Objects<'_> {
 impl VersionedObjects for Objects<'_> {
     fn version(&self, reference: &ObjectRef) -> u64 {
         let (found, entry) = self.find(reference);
-        entry.map_or(0, |e| e.version) * NUMBERS + found.number()
+        entry.map_or(0, |e| e.version).wrapping_mul(NUMBERS).wrapping_add(found.number())
     }
 
     /// The store's version: it grows with every change in the API, which takes precedence over every other source. Objects of

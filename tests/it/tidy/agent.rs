@@ -4,11 +4,12 @@ use super::*;
 
 /// What of the agent may wait, each with what for. Nothing else in `src/node/agent` may, so that nothing changes between
 /// what a pass observes and what it decides.
-const WAITS: [(&str, &str); 12] = [
+const WAITS: [(&str, &str); 13] = [
     ("agent.rs", "the loop waits, and a pass for its inputs"),
     ("agent/answers.rs", "an answer is a pass, and waits for its inputs"),
     ("agent/inputs.rs", "the inputs wait for the runtime"),
     ("agent/inputs/folders.rs", "notifies the loop when a folder may have changed"),
+    ("agent/inputs/node.rs", "asks a port of this machine whether the kubelet is there, and no longer than 50 ms"),
     ("agent/inputs/pod_status_source.rs", "asks the runtime and the kubelet"),
     ("agent/inputs/runtime.rs", "waits for the runtime's answer, and no longer than a bound"),
     ("agent/leaving.rs", "an agent that ends waits for its last request, and no longer than a bound"),
@@ -73,8 +74,18 @@ fn outside(list: &[(&str, &str)], words: &[&str]) -> Vec<String> {
 
 #[test]
 fn a_pass_of_the_agent_waits_once_for_its_inputs() {
-    let waits =
-        [".await;", ".await?", ".await\n", ".await)", ".await ", "async ", "block_on(", "sleep(", "recv_timeout("];
+    let waits = [
+        ".await",
+        "async ",
+        "block_on(",
+        "sleep(",
+        "recv_timeout(",
+        ".recv()",
+        ".blocking_recv()",
+        ".join()",
+        ".wait()",
+        "connect_timeout(",
+    ];
     let outside = outside(&WAITS, &waits);
     assert!(outside.is_empty(), "a pass waits for its inputs and nothing else\n{}", outside.join("\n"));
     let files = agent();
@@ -86,8 +97,15 @@ fn a_pass_of_the_agent_waits_once_for_its_inputs() {
     assert_eq!(awaits(body(text("agent.rs"), "async fn observe(")), 1);
     assert_eq!(awaits(body(text("agent/inputs.rs"), "async fn collect(")), 1);
     assert_eq!(awaits(body(text("agent/inputs/runtime.rs"), "async fn read(")), 1);
-    for function in ["async fn answer_plan(", "async fn retry(", "async fn release(", "async fn restart("] {
-        assert_eq!(awaits(body(text("agent/answers.rs"), function)), 1, "{function}");
+    let answers = text("agent/answers.rs");
+    let decides = answers.match_indices("async fn ").map(|(at, _)| {
+        let declaration = answers[at..].split_inclusive('(').next().unwrap_or_default();
+        (declaration, body(answers, declaration))
+    });
+    let decides: Vec<_> = decides.filter(|(_, body)| body.contains("decide(")).collect();
+    assert!(decides.len() >= 6, "{decides:?}");
+    for (function, body) in decides {
+        assert_eq!(awaits(body), 1, "{function}");
     }
 }
 
@@ -105,7 +123,9 @@ fn the_agent_is_small() {
 
 #[test]
 fn the_agents_clock_is_its_inputs() {
-    let outside = outside(&CLOCKS, &["clock::", "::now()", ".elapsed()"]);
+    // Called or given to another function; `ClockReading::now` is given the time.
+    let readings = ["clock::", "Instant::now", "SystemTime::now", "Timestamp::now", ".elapsed()"];
+    let outside = outside(&CLOCKS, &readings);
     assert!(outside.is_empty(), "the time comes with an observation\n{}", outside.join("\n"));
     let files = agent();
     let inputs = &files.iter().find(|(file, _)| file == "agent/inputs.rs").expect("inputs").1;

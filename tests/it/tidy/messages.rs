@@ -83,8 +83,9 @@ const LOOKS_AT_TEXT: [(&str, &str, &str); 59] = [
 ];
 
 /// How text is compared.
-const COMPARES: [&str; 11] = [
+const COMPARES: [&str; 12] = [
     ".contains(",
+    ".eq(",
     ".starts_with(",
     ".ends_with(",
     ".strip_prefix(",
@@ -157,6 +158,7 @@ fn nothing_is_decided_by_the_text_of_a_message() {
         "if summary.reason.contains(NOT_APPROVED) {",
         "let hint = note.strip_prefix(\"see also \");",
         "failure.message == other.message",
+        "failure.message.eq(&other)",
         "matches!(x, y if y.ends_with(\"has been modified\"))",
         "if said.as_ref() == Some(&failure.message) {",
         "if before == failure.message {",

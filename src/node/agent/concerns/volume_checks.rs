@@ -27,7 +27,7 @@ pub(in super::super) enum Instances {
 pub(in super::super) struct VolumeChecks {
     all_at: Option<Timestamp>,
     not_started_at: Option<Timestamp>,
-    /// The kubelet has just started an instance: all data is checked once more.
+    /// The kubelet has just started an instance, or somebody asks what a pass would do: all data is checked once more.
     at_once: bool,
     /// There are instances that the kubelet may not know yet.
     not_started: bool,
@@ -42,6 +42,11 @@ impl VolumeChecks {
             () if is_due(self.not_started_at, NOT_STARTED_PERIOD) => VolumeCheckScope::NotStarted,
             () => VolumeCheckScope::None,
         }
+    }
+
+    /// The next pass looks at everything.
+    pub(in super::super) fn ask_for_all(&mut self) {
+        self.at_once = true;
     }
 
     /// A pass at `now` has looked.
@@ -75,6 +80,17 @@ mod tests {
     use crate::core::time::at;
 
     use super::*;
+
+    #[test]
+    fn who_asks_has_everything_looked_at() {
+        let mut checks = VolumeChecks::default();
+        checks.observe(VolumeCheckScope::All, at(0), Instances::Started);
+        assert_eq!(checks.look(at(10)), VolumeCheckScope::None);
+        checks.ask_for_all();
+        assert_eq!(checks.look(at(10)), VolumeCheckScope::All);
+        checks.observe(VolumeCheckScope::All, at(10), Instances::Started);
+        assert_eq!(checks.look(at(20)), VolumeCheckScope::None);
+    }
 
     #[test]
     fn everything_has_its_turn_and_what_has_not_started_has_it_more_often() {
