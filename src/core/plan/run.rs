@@ -56,6 +56,7 @@ impl Planner<'_> {
         let returns = daemon_set.source == Source::Api && self.plan.record.api_uid == daemon_set.uid;
         if daemon_set.source == Source::Api {
             self.note_released(daemon_set);
+            self.begin_anew(daemon_set);
             self.plan.record.api_uid.clone_from(&daemon_set.uid);
             self.plan.record.ignored_file = None;
         } else if self.plan.record.ignored_file.take().is_some() {
@@ -84,6 +85,17 @@ impl Planner<'_> {
             (false, None) => self.keep(State::Unknown, [reason, Reason::LabelsUnknown]),
         }
         true
+    }
+
+    /// A DaemonSet that takes the name of a deleted one, of which nothing stays here, has run nothing yet.
+    fn begin_anew(&mut self, daemon_set: &DaemonSet) {
+        let record = &mut self.plan.record;
+        let is_another = record.api_uid.is_some() && record.api_uid != daemon_set.uid;
+        if is_another && record.live().next().is_none() {
+            record.forget_revisions();
+            self.end_returns();
+            self.had_ended = false;
+        }
     }
 
     /// An instance whose manifest was removed from outside ends: the kubelet ends its pod, and its UID is never used

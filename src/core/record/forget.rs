@@ -45,6 +45,15 @@ impl DaemonRecord {
         let known_release = self.known_release.take();
         *self = Self { ended, ignored_file, known_release, ..Self::new(self.key.clone(), self.next_incarnation) };
     }
+
+    /// Removes what is remembered of revisions: which ran, were good, failed, or were to run next.
+    pub fn forget_revisions(&mut self) {
+        (self.last, self.previous, self.returns) = (None, None, false);
+        (self.good, self.accepted, self.failed, self.progress) = (None, None, None, None);
+        (self.pending_update, self.by_hand, self.staged, self.retry) = (None, None, None, None);
+        (self.backoff, self.rejected, self.unconfirmed_since) = (None, None, None);
+        self.staged_images.clear();
+    }
 }
 
 #[cfg(test)]

@@ -76,6 +76,21 @@ fn a_revision_that_is_not_available_in_time_gives_way_to_the_last_good_one() {
 }
 
 #[test]
+fn a_daemon_set_does_not_go_back_to_what_a_deleted_one_of_its_name_ran() {
+    let of = |uid: &str, image| DaemonSet { source: Source::Api, uid: Some(uid.into()), ..rolling_back(image) };
+    let mut bench = Bench::good(&of("deleted", "a"));
+    bench.pass(&Desired::Gone { reason: DesiredReason::Deleted, by_list: false, ignore_file: None });
+    let desired = wanted(&of("new", "b"));
+    bench.pass(&desired);
+    assert_eq!((&bench.record.good, &bench.record.accepted), (&None, &None));
+    assert_eq!(bench.converge(&desired), ["finish uid-a-0", "start uid-b-1"]);
+    bench.fails("uid-b-1", crash());
+    bench.now += DEADLINE;
+    assert_eq!(bench.converge(&desired), NONE);
+    assert!(bench.record.failed.is_some());
+}
+
+#[test]
 fn without_the_annotation_the_failure_is_reported_and_the_revision_stays() {
     let strip = |image| {
         let mut daemon_set = rolling_back(image);

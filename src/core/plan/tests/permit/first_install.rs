@@ -69,3 +69,36 @@ fn a_folder_and_what_was_released_need_no_approval() {
     let rollout = RolloutStatus { released: Some(released), ..RolloutStatus::default() };
     assert_eq!(start(DaemonSet { rollout, ..of_api("a") }), ["start uid-a-0"]);
 }
+
+#[test]
+fn a_daemon_set_with_the_name_of_a_deleted_one_is_new_though_that_still_ends() {
+    let new = |image| wanted(&first_install(DaemonSet { uid: Some("new".into()), ..of_api(image) }));
+    let gone = Desired::Gone { reason: DesiredReason::Deleted, by_list: false, ignore_file: None };
+    for has_seen_it_gone in [true, false] {
+        let mut bench = Bench::new();
+        bench.pass(&wanted(&of_api("a")));
+        bench.pass(&wanted(&of_api("a")));
+        bench.world.permission = Some(withheld());
+        if has_seen_it_gone {
+            bench.pass(&gone);
+        } else {
+            // It is being restarted just then.
+            bench.record.order_restart("uid-a-0", RestartCause::Deleted, bench.now, &Fingerprint::Unknown);
+            bench.pass(&wanted(&of_api("a")));
+        }
+        assert!(bench.record.accepted.is_some());
+        assert_eq!(bench.pass(&new("a")), NONE);
+        bench.world.running.clear();
+        bench.now += GONE_AFTER;
+        assert_eq!(bench.pass(&new("a")), ["finish uid-a-0"], "no node of it has run it: {has_seen_it_gone}");
+        assert!(bench.plan(&new("a")).summary.reasons.to_string().contains("waits for the coordinator's approval"));
+        bench.world.permission = Some(Permission::Claimed);
+        assert_eq!(bench.pass(&new("a")), ["start uid-a-1"]);
+    }
+    // What runs is adopted, and so is what is remembered of it.
+    let mut bench = Bench::new();
+    bench.pass(&wanted(&of_api("a")));
+    bench.pass(&wanted(&of_api("a")));
+    bench.world.permission = Some(withheld());
+    assert_eq!((bench.pass(&new("a")), bench.record.accepted.is_some()), (vec![], true));
+}
