@@ -298,6 +298,12 @@ impl Planner<'_> {
         if self.plan.record.live().next().is_some() || last.revision == target.revision || !self.is_withheld(&target) {
             return target;
         }
+        if last.claimed && self.is_wanted_again(&target) {
+            // It returns as what ended for another reason does.
+            let (revision, daemon_set) = (target.revision.clone(), Arc::clone(&target.daemon_set));
+            self.plan.record.last = Some(LastRun { revision, daemon_set, claimed: false });
+            return target;
+        }
         // A claimed revision that cannot start any more because another template came keeps no other from starting.
         if last.claimed && self.can_never_start(&last.daemon_set) {
             self.plan.record.last = None;

@@ -116,14 +116,33 @@ impl Planner<'_> {
         }
     }
 
+    /// The released revision, as far as the DaemonSet's status says, or once said.
+    fn known_released<'t>(&'t self, daemon_set: &'t DaemonSet) -> Option<&'t Released> {
+        let known = self.plan.record.known_release.as_ref().filter(|known| daemon_set.uid.as_ref() == Some(&known.uid));
+        daemon_set.rollout.released.as_ref().or(known.map(|known| &known.released))
+    }
+
+    /// Whether the target is wanted again before anything ran of the revision that was claimed here: it ended for that, and
+    /// no other is released.
+    pub(super) fn is_wanted_again(&self, target: &Target) -> bool {
+        let record = &self.plan.record;
+        let accepted = record.accepted.as_ref().map(|accepted| &accepted.revision);
+        let ran = accepted.or(record.previous.as_ref().map(|previous| &previous.revision));
+        let ended = record.ending().last().map(|instance| &instance.revision).or(ran);
+        let daemon_set = &target.daemon_set;
+        let rollout = &daemon_set.rollout;
+        ended == Some(&target.revision)
+            && self.known_released(daemon_set).is_none_or(|released| released.hash == template_hash(&target.revision))
+            // Until the coordinator has looked at it, the status says that of the revision before.
+            && (rollout.halted.is_none() || rollout.is_behind)
+    }
+
     /// The released revision that first instances have in place of the target, as far as the DaemonSet's status says, or once said
     /// and the coordinator has not written again.
     fn kept_on<'t>(&'t self, target: &'t Target) -> Option<&'t Released> {
         let daemon_set = &target.daemon_set;
         let rollout = &daemon_set.rollout;
-        let known = self.plan.record.known_release.as_ref().filter(|known| daemon_set.uid.as_ref() == Some(&known.uid));
-        let released = rollout.released.as_ref().or(known.map(|known| &known.released));
-        let released = released.filter(|released| released.hash != template_hash(&target.revision))?;
+        let released = self.known_released(daemon_set).filter(|it| it.hash != template_hash(&target.revision))?;
         let is_partitioned = || {
             daemon_set
                 .annotations

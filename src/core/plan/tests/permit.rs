@@ -2,11 +2,11 @@ use crate::core::record::RestartCause;
 use crate::core::time::ms;
 
 use super::*;
-use crate::core::cluster::released::Released;
 use crate::core::cluster::released::RolloutStatus;
 
 mod first_install;
 mod released;
+mod undone;
 
 fn of_api(image: &str) -> DaemonSet {
     DaemonSet { source: Source::Api, uid: Some("u".into()), ..daemon_set(image) }
