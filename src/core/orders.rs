@@ -161,7 +161,13 @@ mod tests {
     use crate::core::time::ms;
 
     fn noted(seen: NotedEvent) -> Noted {
-        Noted { mirror_uid: "m".to_owned(), node_uid: Some("n1".to_owned()), seen, at: at(0) }
+        Noted {
+            mirror_uid: "m".to_owned(),
+            node_uid: Some("n1".to_owned()),
+            daemon_set_uid: Some("d1".to_owned()),
+            seen,
+            at: at(0),
+        }
     }
 
     fn there(uid: &str) -> ObjectState {

@@ -33,6 +33,12 @@ pub enum NotedEvent {
     Succeeded,
 }
 
+impl NotedEvent {
+    fn is_deletion(&self) -> bool {
+        matches!(self, NotedEvent::Deleting | NotedEvent::Gone { .. })
+    }
+}
+
 /// An event on one mirror pod.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -42,6 +48,9 @@ pub struct Noted {
     /// UID of the Node that it belonged to, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node_uid: Option<String>,
+    /// UID of the DaemonSet that it belonged to, if known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub daemon_set_uid: Option<String>,
     #[serde(flatten)]
     pub seen: NotedEvent,
     /// When.
@@ -60,23 +69,39 @@ pub struct Mirror {
     /// Its resource version when it was first seen: a later mirror pod with a lower one comes from an API server that
     /// was restored from a backup.
     pub version: u64,
+    /// Whether its deletion has been judged: it is not noted again when the next mirror pod shows.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_judged: bool,
 }
 
 impl DaemonRecord {
-    /// Notes an event on the mirror pod `mirror_uid` of the live instance `uid`. The first event on a mirror pod is
-    /// kept, except that a deletion overrides a phase. `node_uid`: its Node by the event, for a mirror pod that came and
-    /// went before any pass saw it.
-    pub fn note(&mut self, uid: &str, mirror_uid: &str, node_uid: Option<&str>, seen: NotedEvent, now: Timestamp) {
+    /// Notes an event on a mirror pod of the live instance `uid`. The first event on a mirror pod is kept, except that a
+    /// deletion overrides a phase; one that has been judged is not noted again. A Node or DaemonSet that the event does
+    /// not name is the one that is known.
+    pub fn note(&mut self, uid: &str, event: Noted) {
         let live = |i: &&mut super::Instance| i.uid == uid && i.phase == Phase::Live && i.restart.is_none();
         let Some(instance) = self.instances.iter_mut().find(live) else { return };
+        let known = instance.mirror.as_ref().filter(|m| m.uid == event.mirror_uid);
+        if event.seen.is_deletion() && known.is_some_and(|m| m.is_judged) {
+            return;
+        }
         let overtakes = |noted: &Noted| {
-            let ended = matches!(noted.seen, NotedEvent::Failed { .. } | NotedEvent::Succeeded);
-            noted.mirror_uid != mirror_uid || (ended && matches!(seen, NotedEvent::Deleting | NotedEvent::Gone { .. }))
+            noted.mirror_uid != event.mirror_uid || (!noted.seen.is_deletion() && event.seen.is_deletion())
         };
         if instance.noted.as_ref().is_none_or(overtakes) {
-            let known = instance.mirror.as_ref().filter(|m| m.uid == mirror_uid);
-            let node_uid = known.and_then(|m| m.node_uid.clone()).or_else(|| node_uid.map(str::to_owned));
-            instance.noted = Some(Noted { mirror_uid: mirror_uid.to_owned(), node_uid, seen, at: now });
+            let node_uid = known.and_then(|m| m.node_uid.clone()).or(event.node_uid);
+            let daemon_set_uid = event.daemon_set_uid.or_else(|| self.api_uid.clone());
+            instance.noted = Some(Noted { node_uid, daemon_set_uid, ..event });
+        }
+    }
+
+    /// Forgets the event on the mirror pod of the instance `uid`, which has been judged. What is so later says nothing of a
+    /// deletion.
+    pub fn judged(&mut self, uid: &str) {
+        for instance in self.instances.iter_mut().filter(|i| i.uid == uid) {
+            let Some(noted) = instance.noted.take().filter(|noted| noted.seen.is_deletion()) else { continue };
+            let deleted = instance.mirror.iter_mut().filter(|mirror| mirror.uid == noted.mirror_uid);
+            deleted.for_each(|mirror| mirror.is_judged = true);
         }
     }
 
@@ -86,7 +111,9 @@ impl DaemonRecord {
         let Some(before) = instance.mirror.clone() else { return self.keep_mirror(uid, mirror) };
         if before.uid != mirror.uid {
             let set_back = mirror.version < before.version;
-            self.note(uid, &before.uid, None, NotedEvent::Gone { set_back }, now);
+            let seen = NotedEvent::Gone { set_back };
+            let event = Noted { mirror_uid: before.uid, node_uid: None, daemon_set_uid: None, seen, at: now };
+            self.note(uid, event);
             self.keep_mirror(uid, mirror);
         }
     }
@@ -116,7 +143,11 @@ mod tests {
     }
 
     fn mirror(uid: &str, version: u64) -> Mirror {
-        Mirror { uid: uid.to_owned(), node_uid: Some("n1".to_owned()), version }
+        Mirror { uid: uid.to_owned(), node_uid: Some("n1".to_owned()), version, is_judged: false }
+    }
+
+    fn event(mirror_uid: &str, seen: NotedEvent, now: Timestamp) -> Noted {
+        Noted { mirror_uid: mirror_uid.to_owned(), node_uid: None, daemon_set_uid: None, seen, at: now }
     }
 
     #[test]
@@ -137,8 +168,37 @@ mod tests {
     fn a_pod_that_no_pass_saw_has_the_node_of_the_event() {
         let mut record = record();
         record.follow_mirror("u", mirror("m2", 20), at(1));
-        record.note("u", "m1", Some("n0"), NotedEvent::Deleting, at(1));
+        record.note("u", Noted { node_uid: Some("n0".to_owned()), ..event("m1", NotedEvent::Deleting, at(1)) });
         assert_eq!(record.instances[0].noted.clone().unwrap().node_uid.as_deref(), Some("n0"));
+    }
+
+    #[test]
+    fn the_daemon_set_is_the_one_that_owned_the_pod_else_the_one_at_that_time() {
+        let mut record = record();
+        record.api_uid = Some("d1".to_owned());
+        record.follow_mirror("u", mirror("m1", 10), at(1));
+        record.note("u", event("m1", NotedEvent::Deleting, at(2)));
+        record.api_uid = Some("d2".to_owned());
+        let noted = |record: &DaemonRecord| record.instances[0].noted.clone().unwrap().daemon_set_uid;
+        assert_eq!(noted(&record).as_deref(), Some("d1"));
+        record.note("u", Noted { daemon_set_uid: Some("d0".to_owned()), ..event("m0", NotedEvent::Deleting, at(3)) });
+        assert_eq!(noted(&record).as_deref(), Some("d0"));
+    }
+
+    #[test]
+    fn a_deletion_is_judged_once_and_a_phase_says_nothing_of_a_deletion() {
+        let mut record = record();
+        record.follow_mirror("u", mirror("m1", 10), at(1));
+        record.note("u", event("m1", NotedEvent::Succeeded, at(2)));
+        record.judged("u");
+        record.note("u", event("m1", NotedEvent::Deleting, at(3)));
+        assert_eq!(record.instances[0].noted.as_ref().unwrap().seen, NotedEvent::Deleting);
+        record.judged("u");
+        record.note("u", event("m1", NotedEvent::Gone { set_back: false }, at(4)));
+        record.follow_mirror("u", mirror("m2", 20), at(5));
+        assert_eq!(record.instances[0].noted, None);
+        record.follow_mirror("u", mirror("m3", 30), at(6));
+        assert_eq!(record.instances[0].noted.as_ref().unwrap().mirror_uid, "m2", "another deletion");
     }
 
     #[test]
@@ -152,11 +212,11 @@ mod tests {
     #[test]
     fn the_first_note_stands_and_a_deletion_overtakes_a_phase() {
         let mut record = record();
-        record.note("u", "m", None, NotedEvent::Succeeded, at(1));
-        record.note("u", "m", None, NotedEvent::Failed { reason: String::new(), message: String::new() }, at(2));
+        record.note("u", event("m", NotedEvent::Succeeded, at(1)));
+        record.note("u", event("m", NotedEvent::Failed { reason: String::new(), message: String::new() }, at(2)));
         assert_eq!(record.instances[0].noted.clone().unwrap().seen, NotedEvent::Succeeded);
-        record.note("u", "m", None, NotedEvent::Deleting, at(3));
-        record.note("u", "m", None, NotedEvent::Gone { set_back: false }, at(4));
+        record.note("u", event("m", NotedEvent::Deleting, at(3)));
+        record.note("u", event("m", NotedEvent::Gone { set_back: false }, at(4)));
         let noted = record.instances[0].noted.clone().unwrap();
         assert_eq!((noted.seen, noted.at), (NotedEvent::Deleting, at(3)));
     }
@@ -165,11 +225,11 @@ mod tests {
     fn what_ends_or_is_ordered_anyway_is_not_noted() {
         let mut record = record();
         record.order_restart("u", RestartCause::ByHand, at(1), &Fingerprint::Unknown);
-        record.note("u", "m", None, NotedEvent::Deleting, at(2));
+        record.note("u", event("m", NotedEvent::Deleting, at(2)));
         assert_eq!(record.instances[0].noted, None);
         record.instances[0].restart = None;
         record.end("u", &Phase::ending(at(3), ""));
-        record.note("u", "m", None, NotedEvent::Deleting, at(4));
+        record.note("u", event("m", NotedEvent::Deleting, at(4)));
         assert_eq!(record.instances[0].noted, None);
     }
 }

@@ -56,6 +56,17 @@ class Deleting(Story):
                 self.kubectl("delete", f"ds/{how}", f"--cascade={how}", "--timeout=50s")
                 self.gone(how)
 
+    def test_01b_what_goes_with_it_is_no_order_to_the_one_that_has_its_name(self):
+        orders = lambda: [line for one in self.world.agents for _, line in one.process.lines
+                          if "mirror pod of again-" in line and "a new instance takes its place" in line]
+        for round in range(3):
+            self.run_daemon("again")
+            self.admin.delete("daemonsets", "again", NAMESPACE, propagationPolicy="Background")
+            self.admin.create("daemonsets", body("again", STATIC))
+            never(orders, 8, f"the garbage collector's deletion restarts the new one, in round {round}", pause=0.5)
+        self.kubectl("delete", "ds/again", "--timeout=50s")
+        self.gone("again")
+
     def test_02_orphans_run_on_and_are_reported(self):
         first = self.run_daemon("child", container={"command": SLOW})
         self.kubectl("delete", "ds/child", "--cascade=orphan", "--timeout=20s")

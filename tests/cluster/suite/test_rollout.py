@@ -287,3 +287,20 @@ class RolloutTest(Coordinated):
         until(lambda: len(pods()) == NODES and not set(pods().values()) & set(before.values()), SOON, "every node has a new instance")
         until(lambda: available() == NODES, SOON, "and they are counted")
         self.assertEqual(len(self.admin.list("controllerrevisions", "kube-system", labels="app=configured")), 1, "it is no other revision")
+
+    def test_f_what_is_undone_before_it_starts_starts_nowhere(self):
+        undone = self.net("example.org/undone:1", updateStrategy={"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": NODES}})
+        undone["metadata"]["name"] = "undone"
+        # Without a runtime, the node waits for as long before the next one starts.
+        undone["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] = 8
+        undone["spec"]["selector"]["matchLabels"] = undone["spec"]["template"]["metadata"]["labels"] = {"app": "undone"}
+        self.admin.apply(undone)
+        released = lambda: [c for c in self.admin.get("daemonsets", "undone", "kube-system").get("status", {}).get("conditions", []) if c["type"] == "Released"]
+        until(released, SOON, "it is released")
+        having = lambda image: {a.node.name for a in self.agents if any(image in text for text in a.manifests("_undone-").values())}
+        self.kubectl("set", "image", "ds/undone", "*=example.org/undone:2")
+        until(lambda: len(having("example.org/undone:")) < NODES, SOON, "an old instance has ended", pause=0.02)
+        self.kubectl("rollout", "undo", "ds/undone")
+        nothing = {a.node.name for a in self.agents} - having("example.org/undone:")
+        never(lambda: having("example.org/undone:2") & nothing, 12, "a node that has nothing starts what was undone", pause=0.1)
+        until(lambda: len(having("example.org/undone:1")) == NODES, SOON, "all nodes have what they had")

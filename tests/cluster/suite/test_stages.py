@@ -195,8 +195,15 @@ class StagesTest(Coordinated):
         self.admin.patch("daemonsets", "first", {"spec": {"minReadySeconds": 0}}, "kube-system")
         released = lambda: [c for c in self.admin.get("daemonsets", "first", "kube-system").get("status", {}).get("conditions", []) if c["type"] == "Released"]
         until(lambda: len(on()) == len(ZONES) and released(), SOON, "all have it, and it is released")
+        # One that takes the name while the last instances end has run nowhere.
+        files = lambda: [file for node in self.nodes for file in node.manifests.glob("kube-system_first-*")]
         self.admin.delete("daemonsets", "first", "kube-system")
-        until(lambda: not on(), SOON, "it ends")
+        until(lambda: not files(), SOON, "it ends")
+        self.admin.apply(first("first", first_install="1", paused="true"))
+        until(lambda: waits() == len(ZONES), SOON, "all nodes wait again")
+        never(files, QUIET, "a node starts what is new to it")
+        self.admin.delete("daemonsets", "first", "kube-system")
+        until(lambda: not on(), SOON, "nothing is left")
 
     def test_6_an_abort_takes_nothing_from_nodes_that_never_had_it(self):
         released = self.change()

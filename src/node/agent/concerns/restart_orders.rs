@@ -16,9 +16,11 @@ use crate::core::record::DaemonRecord;
 use crate::core::record::Fingerprint;
 use crate::core::record::Instance;
 use crate::core::record::Mirror;
+use crate::core::record::Noted;
 use crate::core::record::NotedEvent;
 use crate::core::record::Phase;
 use crate::core::time::Timestamp;
+use crate::node::api::Sighting;
 use crate::node::api::Snapshot;
 use crate::node::api::node_owner;
 
@@ -61,9 +63,8 @@ pub(in super::super) fn note_mirrors(observation: &Observation, records: &mut Re
                     && sighting.pod == evidence::mirror_key(&record.key.namespace, &instance.pod_name, node)
             };
             if record.instances.iter().any(is_its_mirror) {
-                let (uid, mirror_uid, node_uid) =
-                    (&sighting.static_uid, &sighting.mirror_uid, sighting.node_uid.as_deref());
-                record.note(uid, mirror_uid, node_uid, sighting.seen.clone(), observation.now);
+                let Sighting { static_uid, mirror_uid, pod: _, node_uid, daemon_set_uid, seen } = sighting.clone();
+                record.note(&static_uid, Noted { mirror_uid, node_uid, daemon_set_uid, seen, at: observation.now });
             }
         }
     }
@@ -120,13 +121,13 @@ impl RestartOrders {
                         let line = format!("mirror pod of {pod} {what}: a new instance takes its place");
                         log.info(line).daemonset(&record.key).pod(pod);
                         record.order_restart(&instance.uid, cause, now, surroundings.fingerprint);
-                        forget(record, &instance.uid);
+                        record.judged(&instance.uid);
                         continue;
                     }
                     Some(RestartVerdict::Dismiss(why)) => {
                         let line = format!("mirror pod of {pod} {what}; no restart: {why}");
                         log.info(line).daemonset(&record.key).pod(pod);
-                        forget(record, &instance.uid);
+                        record.judged(&instance.uid);
                         continue;
                     }
                     Some(RestartVerdict::Later(why)) => {
@@ -137,7 +138,7 @@ impl RestartOrders {
                 let due =
                     self.asked.get(&uid).map_or(now, |asked| (*asked + orders::ASK_AGAIN).min(now + orders::ASK_AGAIN));
                 if due <= now {
-                    self.questions.push(question(record, &instance, &uid, surroundings.cluster));
+                    self.questions.push(question(record, &instance, noted, surroundings.cluster));
                     open.insert(uid, now);
                 } else {
                     open.insert(uid, due - orders::ASK_AGAIN);
@@ -159,12 +160,13 @@ impl RestartOrders {
     }
 }
 
-fn question(record: &DaemonRecord, instance: &Instance, mirror_uid: &str, cluster: Option<&String>) -> Request {
+fn question(record: &DaemonRecord, instance: &Instance, noted: &Noted, cluster: Option<&String>) -> Request {
     let from_api = instance.daemon_set.as_ref().is_none_or(|d| d.source == Source::Api);
     Request::Survey {
-        mirror_uid: mirror_uid.to_owned(),
+        mirror_uid: noted.mirror_uid.clone(),
         key: record.key.clone(),
-        daemon_set: record.api_uid.clone().filter(|_| from_api),
+        // It is judged as of then: another DaemonSet may have its name by now.
+        daemon_set: noted.daemon_set_uid.as_ref().or(record.api_uid.as_ref()).filter(|_| from_api).cloned(),
         cluster: cluster.cloned(),
     }
 }
@@ -174,12 +176,6 @@ fn has_ended(api: &Snapshot, namespace: &str, instance: &Instance, node: &str) -
     let pod = evidence::mirror(api, namespace, instance, node);
     let phase = pod.and_then(|pod| pod.pointer("/status/phase")).and_then(Value::as_str);
     matches!(phase, Some("Failed" | "Succeeded"))
-}
-
-fn forget(record: &mut DaemonRecord, uid: &str) {
-    for instance in record.instances.iter_mut().filter(|i| i.uid == uid) {
-        instance.noted = None;
-    }
 }
 
 fn words(seen: &NotedEvent) -> String {
@@ -196,5 +192,5 @@ fn read_mirror(pod: &Value, api: &Snapshot) -> Option<Mirror> {
     let version = text_at(pod, &["metadata", "resourceVersion"]).and_then(|v| v.parse().ok());
     let there = || api.node.as_ref().and_then(|node| text_at(&node.value, &["metadata", "uid"]));
     let node_uid = node_owner(pod).or_else(there);
-    Some(Mirror { uid, node_uid: node_uid.map(str::to_owned), version: version.unwrap_or(0) })
+    Some(Mirror { uid, node_uid: node_uid.map(str::to_owned), version: version.unwrap_or(0), is_judged: false })
 }

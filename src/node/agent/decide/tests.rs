@@ -37,6 +37,7 @@ use crate::node::manifests::Scan;
 use super::*;
 
 mod clocks;
+mod deleted_mirrors;
 mod gates;
 mod inputs;
 mod not_accepted;
@@ -220,7 +221,8 @@ fn of_pods_that_carry_the_annotation_of_a_mirror_pod_the_one_of_its_name_counts(
         let mut observation = observation(Some(Snapshot::default()));
         let (static_uid, seen) = (instance.uid.clone(), NotedEvent::Gone { set_back: false });
         let node_uid = Some("n".to_owned());
-        let sighting = Sighting { static_uid, mirror_uid: "m".to_owned(), pod: pod.clone(), node_uid, seen };
+        let (mirror_uid, pod) = ("m".to_owned(), pod.clone());
+        let sighting = Sighting { static_uid, mirror_uid, pod, node_uid, daemon_set_uid: None, seen };
         observation.api.as_mut().unwrap().sightings.push(sighting);
         let decision = decided(&observation, &state, &config);
         decision.state.records[&key()].instances[0].noted.is_some()

@@ -58,7 +58,7 @@ fn ending(boot: &str, confirmed_by: EndConfirmation) -> Instance {
 }
 
 fn mirror() -> Mirror {
-    Mirror { uid: "m".to_owned(), node_uid: None, version: 1 }
+    Mirror { uid: "m".to_owned(), node_uid: None, version: 1, is_judged: false }
 }
 
 fn is_unobservable(end: &EndObservable) -> bool {

@@ -24,6 +24,9 @@ pub struct Sighting {
     pub pod: ObjectKey,
     /// The UID of the Node that owns it; `None`: another object does.
     pub node_uid: Option<String>,
+    /// The UID of the DaemonSet that owns it, if one does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub daemon_set_uid: Option<String>,
     pub seen: NotedEvent,
 }
 
@@ -72,15 +75,20 @@ impl Sightings {
         }
         let pod_key = ObjectKey::new(pod.str_at(["metadata", "namespace"]), pod.str_at(["metadata", "name"]));
         let (static_uid, mirror_uid) = (hash.to_owned(), uid.to_owned());
-        let node_uid = node_owner(pod).map(str::to_owned);
-        self.0.push(Sighting { static_uid, mirror_uid, pod: pod_key, node_uid, seen });
+        let (node_uid, daemon_set_uid) = (node_owner(pod), owner(pod, "DaemonSet"));
+        let (node_uid, daemon_set_uid) = (node_uid.map(str::to_owned), daemon_set_uid.map(str::to_owned));
+        self.0.push(Sighting { static_uid, mirror_uid, pod: pod_key, node_uid, daemon_set_uid, seen });
     }
 }
 
 /// The UID of the Node that owns `pod`.
 pub fn node_owner(pod: &Value) -> Option<&str> {
+    owner(pod, "Node")
+}
+
+fn owner<'p>(pod: &'p Value, kind: &str) -> Option<&'p str> {
     let owners = pod.at(["metadata", "ownerReferences"])?.as_array()?;
-    owners.iter().find(|owner| owner.str_at("kind") == "Node")?.text_at("uid")
+    owners.iter().find(|owner| owner.str_at("kind") == kind)?.text_at("uid")
 }
 
 const HASH: [&str; 3] = ["metadata", "annotations", MIRROR_ANNOTATION];
@@ -163,14 +171,15 @@ mod tests {
     }
 
     #[test]
-    fn the_node_of_a_pod_that_came_and_went_is_recorded() {
+    fn the_owners_of_a_pod_that_came_and_went_are_recorded() {
         let mut owned = pod("m", false, "Running");
         owned["metadata"]["ownerReferences"] = json!([{"kind": "DaemonSet", "uid": "d"}, {"kind": "Node", "uid": "n"}]);
         let mut sightings = Sightings::default();
         sightings.applied(None, &owned);
         sightings.deleted(Some(&owned));
         let found = sightings.take();
-        assert_eq!(found.iter().map(|s| s.node_uid.as_deref()).collect::<Vec<_>>(), [Some("n")]);
+        let owners = found.iter().map(|s| (s.node_uid.as_deref(), s.daemon_set_uid.as_deref()));
+        assert_eq!(owners.collect::<Vec<_>>(), [(Some("n"), Some("d"))]);
     }
 
     #[test]
