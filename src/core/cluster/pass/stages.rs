@@ -131,6 +131,9 @@ pub(super) fn stage(
     let is_further = lost > 0 && state.step > before.step;
     if let Some(noted) = steps.get(before.step.saturating_sub(1)).filter(|_| is_further) {
         (limit.nodes, limit.is_last) = (rollout::resolve(&noted.nodes, desired).max(1).max(have), false);
+        if let StepStatus::Waits { place, .. } = limit.status {
+            limit.status = StepStatus::Begins(place);
+        }
     }
     let target = RequestTarget::Revision(daemon.daemon_set.key.clone(), RevisionChange::Step, current.name.clone());
     if let Some(why) = retries.failure(&target).filter(|_| known.as_ref() != Some(&state)) {

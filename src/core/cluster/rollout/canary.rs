@@ -16,7 +16,8 @@ use super::withdraw::Reach;
 /// Why no node goes first.
 pub const NONE: &str = "the canary selector (annotation daemonlet.dev/canary) selects no node that the daemon is for";
 
-/// Leaves of the `candidates` the canary nodes while these alone have it. Where none are left, the plan says why.
+/// Leaves of the `candidates` the canary nodes while these alone have it. Where none are left, and none of them is on its way,
+/// the plan says why.
 pub(super) fn limit(view: &RolloutView<'_>, reach: &Reach, candidates: &mut Vec<usize>, plan: &mut RolloutPlan) {
     let Some(hold) = view.rules.canary_hold else { return };
     // No canary node has tried it, and a misspelt label must not release it to all nodes.
@@ -33,7 +34,7 @@ pub(super) fn limit(view: &RolloutView<'_>, reach: &Reach, candidates: &mut Vec<
     candidates.retain(|index| view.nodes[*index].canary || view.returns(*index));
     let last = canaries(view).filter_map(|node| done_at(node, view.rules, view.min_ready + hold)).max();
     last.into_iter().filter(|at| *at > view.now).for_each(|at| earlier(&mut plan.look_again, at));
-    if candidates.is_empty() {
+    if candidates.is_empty() && view.all(|i| view.nodes[i].canary && view.is_moving(i)).next().is_none() {
         plan.held = Some(Standstill::Canary { waiting: waiting(view) });
     }
 }

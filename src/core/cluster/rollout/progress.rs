@@ -94,6 +94,14 @@ impl<'a> RolloutView<'a> {
         matches!(self.progress[index], NodeProgress::New { available: false, .. } | NodeProgress::Both(false))
     }
 
+    /// Whether a node is on its way to the wanted revision, and neither failed nor late with it.
+    pub(super) fn is_moving(&self, index: usize) -> bool {
+        let node = &self.nodes[index];
+        let is_given = self.is_given_slot(index) && !self.is_new(index);
+        let is_on_its_way = is_given || node.replacing || self.is_starting(index);
+        is_on_its_way && node.ready && !node.failed && !node.late
+    }
+
     /// Whether the rollout counts a node: the daemon should run there, or did when the rollout came to it. A node that
     /// breaks under the new revision gets taints, which the daemon may not tolerate. So does one on which a surge is not over.
     pub(super) fn counts(&self, index: usize) -> bool {

@@ -32,6 +32,8 @@ pub enum StepStatus {
     Changed,
     /// Not all nodes of the step have the revision available: these do not.
     Waits { place: StepPlace, unavailable: Vec<String> },
+    /// It was reached without some nodes, which is noted before any node follows: the next pass goes on.
+    Begins(StepPlace),
     /// Too many nodes are away.
     Frozen(StepPlace),
     /// Its nodes have the revision, for so long; what a promotion says that is none of these steps.
@@ -61,6 +63,7 @@ impl fmt::Display for StepStatus {
                 "its steps were changed, and no other node follows while nodes are unreachable or have a dead agent, or \
                  something else holds the rollout",
             ),
+            Self::Begins(place) => place.fmt(f),
             Self::Waits { place, unavailable } if unavailable.is_empty() => place.fmt(f),
             Self::Waits { place, unavailable } => {
                 let shown = names(&unavailable.iter().map(String::as_str).collect::<Vec<_>>());

@@ -15,6 +15,23 @@ fn canaries_go_first_and_the_others_after_their_hold() {
 }
 
 #[test]
+fn canaries_that_are_on_their_way_hold_nothing() {
+    let rules = RolloutRules { canary_hold: Some(ms(1_000)), ..rules(5) };
+    let held = |first: NodeFact<'_>| {
+        let canary = NodeFact { canary: true, ..first };
+        plan(&rules, ms(0), &[canary, node("b", OLD)], NOW).held
+    };
+    for moves in [approved("a", NOW), NodeFact { replacing: true, ..node("a", &[]) }, node("a", NEW_BROKEN)] {
+        assert_eq!(held(moves.clone()), None, "{moves:?}");
+        let waits = Some(Standstill::Canary { waiting: vec!["a".to_owned()] });
+        assert_eq!(held(NodeFact { late: true, ..moves.clone() }), waits);
+        assert_eq!(held(NodeFact { failed: true, replacing: true, ..moves }), waits);
+    }
+    let young = [InstanceFact { ready_since: Some(NOW - ms(1)), ..NEW[0] }];
+    assert_eq!(held(node("a", &young)), Some(Standstill::Canary { waiting: Vec::new() }), "its time counts");
+}
+
+#[test]
 fn canaries_that_are_nowhere_hold_the_rollout() {
     let rules = RolloutRules { canary_hold: Some(ms(0)), ..rules(5) };
     let misplaced = NodeFact { canary: true, should_run: false, belongs: false, ..node("z", OLD) };
