@@ -110,7 +110,8 @@ fn day(name: &str) -> Result<usize, String> {
         ("Sun", Weekday::Sunday),
     ];
     let found = DAYS.iter().find(|(known, _)| *known == name);
-    let day = found.ok_or_else(|| format!("{name} is no day; write Mon, Tue, Wed, Thu, Fri, Sat or Sun"))?;
+    let misfit = || if name.is_empty() { "a day is missing".to_owned() } else { format!("{name} is no day") };
+    let day = found.ok_or_else(|| format!("{}; write Mon, Tue, Wed, Thu, Fri, Sat or Sun", misfit()))?;
     Ok(usize::try_from(day.1.to_monday_zero_offset()).unwrap_or_default())
 }
 
@@ -200,7 +201,7 @@ mod tests {
             ("", "a range is empty"),
             ("Sun; ", "a range is empty"),
             ("Son", "Son is no day"),
-            ("Mon-", " is no day"),
+            ("Mon-", "a day is missing"),
             ("2-4", "2 is no time of a day"),
             ("02:00", "02:00 is not FROM-TO"),
             ("02:60-03:00", "02:60 is no time"),

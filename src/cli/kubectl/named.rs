@@ -1,4 +1,5 @@
-//! How a command line of the plugin names a DaemonSet: `NAMESPACE/NAME`, or `NAME` with `--namespace`, as kubectl does.
+//! How a command line of the plugin names a DaemonSet: `NAMESPACE/NAME`, or with `--namespace` `NAME` or `ds/NAME`, as kubectl
+//! does.
 
 use std::convert::Infallible;
 use std::str::FromStr;
@@ -38,6 +39,9 @@ impl OneDaemonSet {
     }
 }
 
+/// How kubectl writes the resource before a name.
+const RESOURCES: [&str; 5] = ["ds/", "daemonset/", "daemonsets/", "daemonset.apps/", "daemonsets.apps/"];
+
 /// What stands on the command line.
 #[derive(Clone, Debug)]
 struct DaemonSetName(String);
@@ -55,8 +59,11 @@ impl DaemonSetName {
     fn key(&self, namespace: Option<&str>) -> Result<ObjectKey, CommandFailure> {
         let refused = |message: String| CommandFailure::new(Exit::Usage, message);
         let name = &self.0;
+        // Without a namespace what stands before the slash is one.
+        let alone = namespace.and_then(|_| RESOURCES.iter().find_map(|resource| name.strip_prefix(resource)));
+        let alone = alone.unwrap_or(name);
         match namespace {
-            Some(namespace) if !name.is_empty() && !name.contains('/') => Ok(ObjectKey::new(namespace, name.as_str())),
+            Some(namespace) if !alone.is_empty() && !alone.contains('/') => Ok(ObjectKey::new(namespace, alone)),
             _ => {
                 let key = explain::key(name).map_err(|why| {
                     refused(format!("{name:?}: {why}")).hint("a name alone takes the namespace of --namespace")
@@ -85,6 +92,11 @@ mod tests {
             ("b", Some("a"), of("a")),
             ("a/b", Some("a"), of("a")),
             ("a/b", Some("c"), None),
+            ("ds/b", Some("a"), of("a")),
+            ("daemonsets.apps/b", Some("a"), of("a")),
+            ("ds/b", None, of("ds")),
+            ("ds/", Some("a"), None),
+            ("ds/a/b", Some("a"), None),
             ("b", None, None),
             ("", Some("a"), None),
             ("a/", Some("a"), None),

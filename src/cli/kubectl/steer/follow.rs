@@ -28,7 +28,10 @@ pub(super) fn when(daemon_set: &Value, key: &ObjectKey, now: Timestamp) -> Strin
     let held = held(daemon_set, key, now);
     match is_on_delete(daemon_set) {
         true => format!("nodes follow{held}"),
-        false => format!("nodes follow once those that have it are available{}{held}", trigger(daemon_set)),
+        false => {
+            let once = "once those that have it are available and nothing else holds the rollout";
+            format!("nodes follow {once}{}{held}", trigger(daemon_set))
+        }
     }
 }
 

@@ -153,7 +153,7 @@ fn a_promotion_says_what_nodes_wait_for_all_the_same() {
         // A Thursday.
         follow::when(&daemon_set, &ObjectKey::new("n", "net"), at(0))
     };
-    let follow = "nodes follow once those that have it are available";
+    let follow = "nodes follow once those that have it are available and nothing else holds the rollout";
     assert_eq!(of("RollingUpdate", json!({WINDOW: "Thu"})), follow);
     assert_eq!(
         of("RollingUpdate", json!({WINDOW: "Sun"})),
