@@ -37,6 +37,10 @@ pub struct ConditionFacts<'a> {
     pub held: Option<&'a Standstill>,
     /// What approved nodes wait for, and how many.
     pub waiting: Option<(UpdateTrigger, usize)>,
+    /// Other revisions than the current one that nodes have claimed, and how many: they replace what they run.
+    pub claimed: &'a BTreeMap<String, usize>,
+    /// Whether a node runs the current revision with other overlays than the current ones.
+    pub are_overlays_left: bool,
     /// Nodes on which the wanted revision failed, or whose daemon is in trouble, by cause.
     pub causes: &'a Causes,
     /// What is wrong with the cluster for this DaemonSet, such as a DaemonSet controller that acts on it: reason and
@@ -88,15 +92,17 @@ pub fn conditions(facts: &ConditionFacts<'_>) -> [(&'static str, bool, &'static 
                 nodes => format!("{nodes} nodes have the current revision"),
             };
             match held {
-                None if facts.halted.is_some() || facts.is_aborted => {
+                Some(_) if facts.are_overlays_left => {
+                    (false, HELD, format!("{all}, and not all have the current overlays{}", waits(facts)))
+                }
+                _ if facts.halted.is_some() || facts.is_aborted => {
                     let halted = facts.halted.cloned().map(RolloutHold::Halted);
                     (false, HELD, format!("{all}: {}", halted.unwrap_or(RolloutHold::Aborted)))
                 }
-                None if c.number_unavailable > 0 && !is_released(facts) => {
+                _ if c.number_unavailable > 0 && !is_released(facts) => {
                     (true, "RollingOut", format!("{all}, {} of them available", c.number_available))
                 }
-                None => (false, "Complete", all),
-                Some(_) => (false, HELD, format!("{all}, and not all have the current overlays{}", waits(facts))),
+                _ => (false, "Complete", all),
             }
         }
         (_, None) => (true, "RollingOut", left + &waits(facts)),
@@ -120,15 +126,17 @@ fn is_released(facts: &ConditionFacts<'_>) -> bool {
     facts.released.is_some_and(|(_, first_instances)| *first_instances == FirstInstances::Complete)
 }
 
-/// Why no further node is approved, and what approved nodes wait for: either may be the reason that nothing happens.
+/// Why no further node is approved, and what approved nodes wait for: either may be the reason that nothing happens. And which
+/// nodes have yet to follow because they have claimed another revision.
 fn waits(facts: &ConditionFacts<'_>) -> String {
+    let held = facts.held.map(ToString::to_string);
     let waiting = facts.waiting.filter(|(_, nodes)| *nodes > 0).map(|(when, nodes)| when.words_of(nodes));
-    match (facts.held, waiting) {
-        (Some(held), Some(waiting)) => format!(": {held}; {waiting}"),
-        (Some(held), None) => format!(": {held}"),
-        (None, Some(waiting)) => format!(": {waiting}"),
-        (None, None) => String::new(),
-    }
+    let claimed = facts.claimed.iter().map(|(revision, nodes)| match nodes {
+        1 => format!("1 node has claimed revision {revision} and replaces its pod"),
+        nodes => format!("{nodes} nodes have claimed revision {revision} and replace their pods"),
+    });
+    let parts: Vec<String> = held.into_iter().chain(waiting).chain(claimed).collect();
+    if parts.is_empty() { String::new() } else { format!(": {}", parts.join("; ")) }
 }
 
 /// That a rollout is taken back.
@@ -140,7 +148,7 @@ fn going_back(back: &GoingBack, facts: &ConditionFacts<'_>) -> (bool, &'static s
             let hint = "never ran it, and it has no ControllerRevision: change the template";
             (false, "Held", format!("{why}: {} cannot go back to revision {revision}: they {hint}", count(*unable)))
         }
-        (0, 0) => (false, "RolledBack", format!("{why}: every node is on revision {revision} again")),
+        (0, 0) => (false, "RolledBack", format!("{why}: every node is on revision {revision}")),
         (0, _) => {
             let keep = (*others > 0).then(|| format!("; {} with an older revision than it keep that", count(*others)));
             let nothing = (*empty > 0).then(|| format!("; nothing runs on {}", count(*empty)));
@@ -325,6 +333,8 @@ mod tests {
             counters,
             held: None,
             waiting: None,
+            claimed: &BTreeMap::new(),
+            are_overlays_left: false,
             causes: &causes,
             trouble: None,
             back: &None,
@@ -371,6 +381,16 @@ mod tests {
         assert_eq!(of(FirstInstances::RollingOut), unavailable);
         assert_eq!(of(FirstInstances::Complete), (false, "Complete", have.to_owned()), "it is released");
         let paused = Standstill::Hold(RolloutHold::Paused);
+        let progressing = |facts: &ConditionFacts<'_>| conditions(facts)[0].clone();
+        // What ends somewhere and has not started anew waits for no overlays.
+        let restarts = ConditionFacts { counters: all, held: Some(&paused), ..facts.clone() };
+        assert_eq!(progressing(&restarts).3, have);
+        let differ = progressing(&ConditionFacts { are_overlays_left: true, ..restarts });
+        assert_eq!(differ.3, format!("{have}, and not all have the current overlays: paused"));
+        let claimed = BTreeMap::from([("undone".to_owned(), 2)]);
+        let undone = progressing(&ConditionFacts { claimed: &claimed, ..facts.clone() });
+        let message = "2 of 3 nodes are left: 2 nodes have claimed revision undone and replace their pods";
+        assert_eq!((undone.1, undone.3.as_str()), (true, message));
         let held = ConditionFacts { held: Some(&paused), ..facts };
         let second = merge(&first, &held, "t2");
         assert_eq!((&second[1]["lastTransitionTime"], &second[2]["lastTransitionTime"]), (&json!("t2"), &json!("t1")));

@@ -1,6 +1,7 @@
 //! `DaemonSet.status`: every counter as upstream's `updateDaemonSetStatus` computes it.
 //!
-//! Owns the arithmetic. What an unreachable node last said does not count as ready.
+//! Owns the arithmetic. What an unreachable node last said does not count as ready, nor does what ends for a replacement
+//! that its node has claimed: the node says so seconds after it has ended.
 
 use serde::Deserialize;
 use serde::Serialize;
@@ -22,9 +23,9 @@ pub struct Counters {
     pub number_misscheduled: usize,
     /// Nodes that should run it.
     pub desired_number_scheduled: usize,
-    /// Nodes whose oldest instance that does not end is ready, on a node that is.
+    /// Nodes whose oldest instance that does not end is ready, on a node that is; without those that have claimed another one.
     pub number_ready: usize,
-    /// Nodes whose oldest instance is of the current revision.
+    /// Nodes whose oldest instance is of the current revision; without those that have claimed another revision.
     pub updated_number_scheduled: usize,
     /// Nodes whose oldest instance that does not end is available.
     pub number_available: usize,
@@ -46,8 +47,14 @@ impl Counters {
     }
 }
 
-/// Counts. `wanted`: the current revision; `min_ready`: its `minReadySeconds`. Gives also when a count will change by time alone.
-pub fn count(nodes: &[NodeFact<'_>], wanted: Name, min_ready: Span, now: Timestamp) -> (Counters, Option<Timestamp>) {
+/// Counts. `wanted`: the current revision, and whether an old instance serves until the new one is available; `min_ready`: its
+/// `minReadySeconds`. Gives also when a count will change by time alone.
+pub fn count(
+    nodes: &[NodeFact<'_>],
+    (wanted, surges): (Name, bool),
+    min_ready: Span,
+    now: Timestamp,
+) -> (Counters, Option<Timestamp>) {
     let mut counters = Counters::default();
     let mut look_again: Option<Timestamp> = None;
     for node in nodes {
@@ -59,12 +66,14 @@ pub fn count(nodes: &[NodeFact<'_>], wanted: Name, min_ready: Span, now: Timesta
         counters.desired_number_scheduled += 1;
         let Some(oldest) = oldest else { continue };
         counters.current_number_scheduled += 1;
-        counters.updated_number_scheduled += usize::from(oldest.revision == wanted);
+        let is_updated = oldest.revision == wanted && node.claims_other(wanted).is_none();
+        counters.updated_number_scheduled += usize::from(is_updated);
         // A pod that ends is Ready to upstream until it has ended, and no agent reports since when.
         let serving = node.instances.iter().find(|instance| !instance.ending).unwrap_or(oldest);
-        counters.number_ready += usize::from(node.ready && serving.ready_since.is_some());
-        counters.number_available += usize::from(available(node.ready, serving, min_ready, now));
-        if let Some(at) = serving.ready_since.map(|since| since + min_ready).filter(|at| *at > now && node.ready) {
+        let serves = node.ready && (surges || !node.is_taken_away());
+        counters.number_ready += usize::from(serves && serving.ready_since.is_some());
+        counters.number_available += usize::from(available(serves, serving, min_ready, now));
+        if let Some(at) = serving.ready_since.map(|since| since + min_ready).filter(|at| *at > now && serves) {
             look_again = Some(look_again.map_or(at, |l| l.min(at)));
         }
     }
@@ -111,6 +120,7 @@ mod tests {
             overlays: None,
             approval: None,
             replacing: false,
+            claim: None,
             awaits_rollout: false,
             staged: false,
             failed: false,
@@ -140,6 +150,18 @@ mod tests {
             number_available: 3,
             number_unavailable: 4,
         };
-        assert_eq!(count(&nodes, wanted, ms(20), at(100)), (expected, Some(at(110))));
+        assert_eq!(count(&nodes, (wanted, false), ms(20), at(100)), (expected, Some(at(110))));
+        // Of what a node replaces nothing is left a moment after the claim, and what is undone still comes.
+        let claims =
+            |claim, instances| NodeFact { replacing: true, claim: Some((claim, None)), ..node("claims", instances) };
+        let of = |claim, instances, surges| {
+            let counters = count(&[claims(claim, instances)], (wanted, surges), ms(0), at(100)).0;
+            (counters.updated_number_scheduled, counters.number_ready, counters.number_available)
+        };
+        assert_eq!(of(wanted, &old, false), (0, 0, 0), "it ends");
+        assert_eq!(of(wanted, &old, true), (0, 1, 1), "it serves until the new one does");
+        assert_eq!(of(wanted, &new, false), (1, 1, 1), "the new one is there");
+        assert_eq!(of(past, &new, false), (0, 0, 0), "it goes on to a revision that is undone");
+        assert_eq!(of(past, &new, true), (0, 1, 1));
     }
 }

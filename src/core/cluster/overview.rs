@@ -18,6 +18,7 @@ use crate::core::cluster::node_daemons::Spec;
 use crate::core::cluster::node_daemons::Status;
 use crate::core::cluster::released::HALTED;
 use crate::core::field_filter::is_too_large;
+use crate::core::identity::template_hash;
 use crate::core::json::Json;
 use crate::core::json::is_condition_true;
 use crate::core::model::Lookup;
@@ -142,7 +143,7 @@ pub struct DaemonOnNode {
     pub pod: String,
     /// Whether an instance is ready, on a node that is.
     pub ready: bool,
-    /// Whether the newest instance is of the wanted revision.
+    /// Whether the newest instance is of the wanted revision, and the node claims no other.
     pub updated: bool,
     /// Whether its agent does not renew its Lease any longer: all but `ready` is then what it last said.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
@@ -312,22 +313,31 @@ impl ClusterOverview {
         let is_ready = |instance: &InstanceReport| instance.ready_since.is_some() && !instance.ending;
         let wanted = daemon.map(|daemon| daemon.revision.as_str());
         let is_ready = match (node.silent_since, newest) {
+            _ if is_taken_away(report) && !daemon.is_some_and(|daemon| daemon.daemon_set.allows_surge()) => false,
             (Some(_), newest) => {
                 newest.is_some_and(|newest| self.is_mirror_pod_ready(node, &key.namespace, &newest.pod))
             }
             (None, _) => report.instances.iter().any(is_ready),
         };
+        let is_wanted = |revision: &str| wanted.is_none_or(|wanted| wanted == revision);
+        let leaves = report.replacing.as_deref().is_some_and(|claim| !is_wanted(template_hash(claim)));
         Some(DaemonOnNode {
             node: node.view.name.clone(),
             state: report.phase,
             revision: newest.map(|instance| instance.revision.clone()).unwrap_or_default(),
             pod: newest.map(|instance| instance.pod.clone()).unwrap_or_default(),
             ready: node.ready && is_ready,
-            updated: newest.is_some_and(|instance| wanted.is_none_or(|wanted| wanted == instance.revision)),
+            updated: newest.is_some_and(|instance| is_wanted(&instance.revision)) && !leaves,
             is_silent: node.silent_since.is_some(),
             reason: reason(node, report),
         })
     }
+}
+
+/// Whether what runs ends, if nothing starts beside it: the node has claimed another one, and reports nothing of that yet.
+fn is_taken_away(report: &DaemonReport) -> bool {
+    let is_there = |claim: &str| report.instances.iter().any(|i| !i.ending && i.pair() == claim);
+    report.replacing.as_deref().is_some_and(|claim| !is_there(claim))
 }
 
 /// By what daemons of a report are ordered.

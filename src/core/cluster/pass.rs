@@ -146,7 +146,8 @@ fn min_ready(daemon: &WatchedDaemon) -> Span {
 
 /// The counters of a DaemonSet, and when one will change by time alone.
 fn count(daemon: &WatchedDaemon, facts: &[NodeFact<'_>], now: Timestamp) -> (counters::Counters, Option<Timestamp>) {
-    let count = |facts: &[NodeFact<'_>]| counters::count(facts, daemon.wanted, min_ready(daemon), now);
+    let wanted = (daemon.wanted, daemon.daemon_set.allows_surge());
+    let count = |facts: &[NodeFact<'_>]| counters::count(facts, wanted, min_ready(daemon), now);
     let (counted, look_again) = count(facts);
     let Cow::Owned(certain) = facts::certain(facts) else { return (counted, look_again) };
     let before = serde_json::from_value(daemon.status.clone()).unwrap_or_default();

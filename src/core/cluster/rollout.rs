@@ -15,6 +15,7 @@ use crate::core::update_trigger::UpdateTrigger;
 
 use super::names::Name;
 use super::steps::StepLimit;
+use super::steps::StepStatus;
 pub use canary::NONE as NO_CANARY;
 pub use facts::ApprovalFact;
 pub use facts::InstanceFact;
@@ -33,6 +34,7 @@ pub(super) use taken::names;
 use withdraw::Reach;
 
 mod canary;
+mod claim;
 mod facts;
 mod first_install;
 mod hold;
@@ -250,7 +252,7 @@ impl RolloutPlan {
                 (old.saturating_sub(on_the_way).saturating_sub(reach.kept), Standstill::Partition(reach.kept.min(old)))
             }
         };
-        if allowed == 0 && !is_moving && !returns {
+        if allowed == 0 && !is_moving && !returns && !matches!(why, Standstill::Step(StepStatus::Begins(_))) {
             self.held = Some(why);
         }
         allowed

@@ -179,8 +179,8 @@ pub struct ReportedDaemon {
     pub(super) overlays: Option<Name>,
     /// The mirror pod of the newest instance that does not end.
     pub(super) pod: Option<Box<str>>,
-    /// The revision whose approval it claims, if it claims one.
-    pub replacing: Option<Name>,
+    /// The revision whose approval it claims, and the digest of its overlays, if it claims one.
+    pub replacing: Option<(Name, Option<Name>)>,
     /// Whether it claims one for the next boot.
     pub(super) staged: bool,
     /// The revision that failed, and the cause; none: only another version knows it.

@@ -67,6 +67,28 @@ fn a_rollout_is_counted_over_the_nodes_that_have_a_part_in_it() {
 }
 
 #[test]
+fn what_a_node_has_claimed_takes_away_what_runs_there() {
+    let count = |claim: &str, surge: u32| {
+        let mut daemon = daemon_set("net:2");
+        let budget = json!({"maxUnavailable": 1 - surge, "maxSurge": surge});
+        daemon["spec"]["updateStrategy"] = json!({"type": "RollingUpdate", "rollingUpdate": budget});
+        let of = |revision: &str| {
+            let mut claims = report("n1", "running", revision, true);
+            claims["status"]["daemons"][0]["replacing"] = json!(claim);
+            let daemons = [daemon.clone()];
+            let cluster = ClusterOverview::new(&[node("n1", true, false)], &daemons, &[claims], &[]);
+            let rollout = cluster.overview(None).daemon_sets.remove(0);
+            (rollout.updated, rollout.ready, rollout.revision)
+        };
+        let wanted = of("").2;
+        let (updated, ready, _) = of(&wanted);
+        (updated, ready)
+    };
+    assert_eq!(count("undone", 0), (0, 0), "it goes on to a revision that is undone");
+    assert_eq!(count("undone", 1), (0, 1), "the old one of a surge serves");
+}
+
+#[test]
 fn on_the_node_of_a_silent_agent_the_mirror_pod_says_who_is_ready() {
     let nodes: Vec<Value> = ["n1", "n2", "n3", "n4"].map(|name| node(name, true, false)).into();
     let mut odd = report("n4", "running", "old", true);

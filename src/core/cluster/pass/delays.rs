@@ -67,7 +67,8 @@ impl NodeDelay {
 
 /// Whether a node has begun the wanted revision: it claims it, or has an instance of it.
 pub(super) fn has_begun(daemon: &WatchedDaemon, reported: &ReportedDaemon) -> bool {
-    reported.replacing == Some(daemon.wanted) || newest(reported).is_some_and(|newest| newest.revision == daemon.wanted)
+    reported.replacing.is_some_and(|(claimed, _)| claimed == daemon.wanted)
+        || newest(reported).is_some_and(|newest| newest.revision == daemon.wanted)
 }
 
 /// Whether nothing runs on a node, and its agent waits: for an approval, for what holds the rollout, or for an object.

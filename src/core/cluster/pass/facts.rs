@@ -107,6 +107,7 @@ pub(super) fn nodes<'a>(known: &Basis<'a>, daemon: &WatchedDaemon) -> Vec<NodeFa
             approval,
             awaits_rollout: reported.is_some_and(|t| t.awaits_rollout),
             replacing: is_claimed,
+            claim: reported.and_then(|reported| reported.replacing),
             staged: reported.is_some_and(|t| t.staged),
             failed: reported.and_then(|t| t.failed).is_some_and(|(revision, _)| revision == daemon.wanted)
                 || late && has_begun && !is_released

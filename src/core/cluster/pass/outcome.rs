@@ -3,6 +3,8 @@
 //! Owns when its counters and conditions may be written, and what counts as trouble with its current revision. Decides
 //! nothing about the rollout.
 
+use std::collections::BTreeMap;
+
 use crate::core::cluster::conditions;
 use crate::core::cluster::conditions::ConditionFacts;
 use crate::core::cluster::counters::Counters;
@@ -97,11 +99,17 @@ impl RolloutOutcome<'_> {
         };
         let mut causes: conditions::Causes = causes.into_iter().map(in_words).collect();
         causes.extend(unwritten.map(|(cause, why)| (format!("{cause}: {why}"), Vec::new())));
+        let mut claimed = BTreeMap::new();
+        for revision in nodes.iter().filter(|n| n.should_run).filter_map(|n| n.claims_other(daemon.wanted)) {
+            *claimed.entry(known.view.names.text(revision).to_owned()).or_default() += 1;
+        }
         let condition_facts = ConditionFacts {
             revision: &daemon.hash,
             counters: self.counters,
             held: self.rolled.held.as_ref(),
             waiting: self.waiting,
+            claimed: &claimed,
+            are_overlays_left: nodes.iter().any(|n| n.should_run && n.has_other_overlays()),
             causes: &causes,
             trouble: match (self.conflict, self.refused) {
                 (Some(conflict), _) => Some(("Conflict", conflict)),

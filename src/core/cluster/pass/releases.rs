@@ -160,8 +160,9 @@ fn is_kept(daemon_set: &DaemonSet) -> bool {
 }
 
 /// The released revision, and what first instances of a newer one do. The current one is released when every node that
-/// can take it has it available: one that is unreachable, has no agent or a dead one, refuses it or has failed it does
-/// not count (too many failures halt it). While too many nodes are silent, nothing is released.
+/// can take it has it available, and nothing older ends there any more: one that is unreachable, has no agent or a dead one,
+/// refuses it or has failed it does not count (too many failures halt it). While too many nodes are silent, nothing is
+/// released.
 pub(super) fn released(
     daemon: &WatchedDaemon,
     current: Option<&RevisionFact>,
@@ -172,8 +173,10 @@ pub(super) fn released(
 ) -> Option<(Released, FirstInstances)> {
     let has_it = |n: &NodeFact<'_>| {
         let live = || n.instances.iter().filter(|i| !i.ending);
-        let is_current = live().all(|i| i.revision == daemon.wanted);
-        is_current && live().any(|i| rollout::available(n.ready, i, min_ready(daemon), now))
+        let is_current = n.instances.iter().all(|i| i.revision == daemon.wanted || i.ending && n.ends_late);
+        is_current
+            && n.claims_other(daemon.wanted).is_none()
+            && live().any(|i| rollout::available(n.ready, i, min_ready(daemon), now))
     };
     // A node that went away with it, or is not well, is waited for as long as it may still count as failed.
     let may_fail_yet = |n: &NodeFact<'_>| {

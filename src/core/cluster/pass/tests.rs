@@ -211,7 +211,7 @@ fn it_goes_back_if_asked_within_the_budget_and_by_approvals_alone() {
     assert!(approved(&plan).is_empty(), "and it stays back");
     let (status, reason, message) = condition(&plan, "Progressing");
     assert_eq!((status.as_str(), reason.as_str()), ("False", "RolledBack"));
-    assert_eq!(message, format!("it failed: every node is on revision {one} again"));
+    assert_eq!(message, format!("it failed: every node is on revision {one}"));
     // Paused is paused, and another template is another rollout.
     view.put(WatchedKind::NodeDaemons, on_two("a"));
     let annotations = json!({"daemonlet.dev/rollback": "auto", "daemonlet.dev/paused": "true"});
@@ -359,4 +359,5 @@ mod missing;
 mod releases;
 mod stages;
 mod stuck;
+mod told;
 mod unread;

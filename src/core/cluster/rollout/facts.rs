@@ -73,6 +73,8 @@ pub struct NodeFact<'a> {
     pub approval: Option<ApprovalFact>,
     /// Whether its agent has claimed one: it replaces.
     pub replacing: bool,
+    /// The revision that it claims then, and the digest of its overlays, if any.
+    pub claim: Option<(Name, Option<Name>)>,
     /// Whether its agent starts nothing before the rollout is open to nodes that join.
     pub awaits_rollout: bool,
     /// Whether its agent replaces at the next boot: it claims an approval that waits for that.

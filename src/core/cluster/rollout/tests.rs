@@ -70,6 +70,7 @@ fn node<'a>(name: &'a str, instances: &'a [InstanceFact]) -> NodeFact<'a> {
         overlays: None,
         approval: None,
         replacing: false,
+        claim: None,
         awaits_rollout: false,
         staged: false,
         failed: false,

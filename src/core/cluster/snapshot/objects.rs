@@ -19,6 +19,7 @@ use crate::core::cluster::rollout::ApprovalFact;
 use crate::core::cluster::rollout::InstanceFact;
 use crate::core::dns;
 use crate::core::escape;
+use crate::core::identity::overlays_digest;
 use crate::core::identity::template_hash;
 use crate::core::json::Json;
 use crate::core::json::condition;
@@ -201,7 +202,9 @@ fn reported(names: &mut Names, report: DaemonReport) -> (Name, ReportedDaemon) {
         overlays: digest(names, &report.overlays),
         pod,
         uid: (!report.uid.is_empty()).then(|| names.of(&report.uid)),
-        replacing: report.replacing.map(|claim| names.of(template_hash(&claim))),
+        replacing: report
+            .replacing
+            .map(|claim| (names.of(template_hash(&claim)), digest(names, overlays_digest(&claim)))),
         staged: report.staged.is_some(),
         failed: report.failed.map(|f| (names.of(&f.revision), Cause::from_name(&f.cause))),
         previous: report.previous.map(|p| names.of(&p)),

@@ -54,7 +54,7 @@ fn nothing_is_complete_while_a_list_is_made_anew() {
 /// What the agent of a node says: of DaemonSet `d` with UID `u`, and as much nonsense as there is in `noise`.
 fn tells(name: &str, noise: &str) -> Value {
     let one = |daemon: &str, revision: &str| {
-        json!({"namespace": "n", "name": daemon, "uid": "u", "replacing": "r1", "previous": "r0", "phase": "running",
+        json!({"namespace": "n", "name": daemon, "uid": "u", "replacing": "r1.d1", "previous": "r0", "phase": "running",
             "failed": {"revision": "r1", "cause": "image", "message": ""},
             "missing": {"revision": "r1", "message": "ConfigMap n/c"},
             "instances": [{"pod": "p", "revision": revision, "created": "2026-01-01T00:00:00Z"}]})
@@ -98,7 +98,8 @@ fn an_agent_that_says_something_new_each_time_fills_no_table() {
         let cause = reported.failed.and_then(|(_, cause)| cause);
         assert_eq!((cause, view.names.text(reported.instances[0].revision)), (Some(Cause::Image), "r0"));
         let missing = (text(reported.missing.map(|m| m.0)), text(reported.missing.map(|m| m.1)));
-        assert_eq!((missing, text(reported.replacing)), (("r1", "ConfigMap n/c"), "r1"));
+        let claim = reported.replacing.map(|(revision, overlays)| (text(Some(revision)), text(overlays)));
+        assert_eq!((missing, claim), (("r1", "ConfigMap n/c"), Some(("r1", "d1"))));
     }
 }
 
