@@ -162,11 +162,15 @@ pub(super) fn status_against(view: &ClusterSnapshot, requests: &[ClusterRequest]
         let is_lost = status.get("conditions").is_some() && shows_halt(&daemon.status) && !shows_halt(status);
         return is_lost.then(|| "shows a halt no more because the definition is refused".to_owned());
     }
-    let wrong = counts_against(view, daemon, status);
+    let condition = |kind: &str| status.list_at("conditions").iter().find(|c| c.str_at("type") == kind);
+    // Without a ControllerRevision the counters stay as they are.
+    let is_counted = condition("Degraded").is_none_or(|c| c.str_at("reason") != "NoControllerRevision");
+    // What is not written stands.
+    let stands = |field: &str| status.get(field).or_else(|| daemon.status.get(field).filter(|_| is_counted));
+    let wrong = counts_against(view, daemon, stands);
     if wrong.is_some() {
         return wrong;
     }
-    let condition = |kind: &str| status.list_at("conditions").iter().find(|c| c.str_at("type") == kind);
     let current = view.revisions.values().find(|known| known.revision.hash == daemon.hash);
     let is_aborted = is_aborted(daemon, current);
     let is_stopped = is_aborted || current.is_some_and(|current| current.revision.halted.is_some());
@@ -208,15 +212,33 @@ fn should_run(entry: &&NodeEntry) -> bool {
     slots::is_selected(entry) && entry.node.as_ref().is_some_and(|node| node.view.taints.is_empty())
 }
 
-/// What is wrong with the counters of a status, if anything is: the Nodes on which it should run are counted, and no more of
-/// them as ready than serve on a Node that is.
-fn counts_against(view: &ClusterSnapshot, daemon: &WatchedDaemon, status: &Value) -> Option<String> {
-    let count = |field: &str| status[field].as_u64().and_then(|count| usize::try_from(count).ok());
+/// What is wrong with the counters of a status, if anything is: the Nodes on which it should run are counted, no more of them
+/// as ready or available than serve on a Node that is, without those that have claimed a replacement of what they run, and no
+/// more as updated than have the wanted revision and have claimed no other.
+fn counts_against<'v>(
+    view: &ClusterSnapshot,
+    daemon: &WatchedDaemon,
+    stands: impl Fn(&str) -> Option<&'v Value>,
+) -> Option<String> {
+    let count = |field: &str| stands(field)?.as_u64().and_then(|count| usize::try_from(count).ok());
     let nodes = || view.nodes.values().filter(should_run);
-    let serving = nodes().filter(|entry| slots::serves(daemon, entry)).count();
-    let (desired, ready) = (count("desiredNumberScheduled"), count("numberReady"));
-    let wrong = desired.is_some_and(|desired| desired != nodes().count()) || ready.is_some_and(|ready| ready > serving);
-    wrong.then(|| format!("counts {desired:?} and {ready:?} ready, where {serving} of {} are", nodes().count()))
+    let claim = |entry: &NodeEntry| entry.report.as_ref()?.daemon(daemon.key)?.replacing.map(|(revision, _)| revision);
+    let has = |entry: &NodeEntry, revision| slots::has(view, entry, view.names.text(revision));
+    let surges = daemon.daemon_set.allows_surge();
+    let ends = |entry: &NodeEntry| !surges && claim(entry).is_some_and(|revision| !has(entry, revision));
+    let serving = nodes().filter(|entry| slots::serves(daemon, entry) && !ends(entry)).count();
+    let goes_on = |entry: &NodeEntry| claim(entry).is_some_and(|revision| revision != daemon.wanted);
+    let has_it = |entry: &&NodeEntry| slots::ran(daemon, entry, daemon.wanted) && !goes_on(entry);
+    let all = nodes().count();
+    let bounds = [
+        ("desiredNumberScheduled", all..=all),
+        ("numberReady", 0..=serving),
+        ("numberAvailable", 0..=serving),
+        ("numberUnavailable", all - serving..=all),
+        ("updatedNumberScheduled", 0..=nodes().filter(has_it).count()),
+    ];
+    let wrong = bounds.into_iter().find(|(field, most)| count(field).is_some_and(|count| !most.contains(&count)));
+    wrong.map(|(field, most)| format!("counts {:?} as {field}, where that is {most:?}", count(field)))
 }
 
 /// What is wrong with the step that `requests` write, if anything is: the one before has to be done. `is_dead`: whether

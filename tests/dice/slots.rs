@@ -1,5 +1,6 @@
 //! The slots of a budget as plainly as they can be counted: what a coordinator gives must fit with what it sees given.
 
+use daemonlet::core::cluster::names::Name;
 use daemonlet::core::cluster::node_daemons::Approval;
 use daemonlet::core::cluster::requests::Call;
 use daemonlet::core::cluster::requests::ClusterRequest;
@@ -32,6 +33,12 @@ pub(super) fn running<'v>(view: &'v ClusterSnapshot, entry: &NodeEntry) -> Optio
 fn live<'v>(daemon: &WatchedDaemon, entry: &'v NodeEntry) -> impl Iterator<Item = &'v InstanceFact> {
     let reported = entry.report.as_ref().and_then(|report| report.daemon(daemon.key));
     reported.into_iter().flat_map(|reported| &*reported.instances).filter(|instance| !instance.ending)
+}
+
+/// Whether an instance of a revision is on a node, also one that ends.
+pub(super) fn ran(daemon: &WatchedDaemon, entry: &NodeEntry, revision: Name) -> bool {
+    let reported = entry.report.as_ref().and_then(|report| report.daemon(daemon.key));
+    reported.is_some_and(|reported| reported.instances.iter().any(|instance| instance.revision == revision))
 }
 
 /// Whether a revision runs on a node, beside another one or alone.

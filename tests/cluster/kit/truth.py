@@ -23,6 +23,9 @@ from .sandbox import scratch
 
 # What the docs promise is a second or two; the machine may be busy. Commands are run every so many looks.
 LATE = 12
+# What serves is counted from the claim on, before it ends: only the coordinator and its turn of a second come between.
+SERVING_LATE = 6
+_SERVING = ("status.numberReady", "status.numberAvailable", "status.numberUnavailable", "Available")
 COMMANDS = 4
 # So many looks in a row say the same that is wrong before it is an error: between two of them what is true may have been another.
 LOOKS = 4
@@ -233,6 +236,7 @@ class Truth:
     def _look(self, it):
         self._sample(it)
         it = self.admin.get("daemonsets", self.daemon, self.namespace) or it
+        read_at = time.monotonic()
         reported = [*self._status(it), *self._reports(it)]
         if self.looks % COMMANDS == 0:
             reported += self._commands()
@@ -245,7 +249,9 @@ class Truth:
             if "" in dark or node in dark or (dark and not node):
                 self.since.pop(what, None)
                 continue
-            expected = [of(*sample[1:]) for sample in history]
+            late = min(self.late, SERVING_LATE) if what in _SERVING else self.late
+            recent = [sample for sample in history if sample[0] > read_at - late] or history[-1:]
+            expected = [of(*sample[1:]) for sample in recent]
             if any(value == one for one in expected):
                 self.since.pop(what, None)
                 continue
@@ -255,7 +261,7 @@ class Truth:
             self.since[what] = (value, count + 1)
             # Commands are not run at each look.
             if count + 1 == (1 + self.in_a_row // COMMANDS if what.startswith("kubectl") else self.in_a_row):
-                self.wrong.append(f"{time.strftime('%H:%M:%S')}: {what} says {value}, and for {self.late} s it was {expected[-1]}: "
+                self.wrong.append(f"{time.strftime('%H:%M:%S')}: {what} says {value}, and for {late} s it was {expected[-1]}: "
                                   f"{history[-1][2]}")
 
     def _status(self, it):
@@ -273,7 +279,7 @@ class Truth:
             left = tuple(map(int, found.groups()))
             yield "Progressing: left", "", left, lambda counters, *_: (counters["desired"] - counters["updated"], counters["desired"])
         words = next((c["message"] for c in status["conditions"] if c["reason"] == "RolledBack"), "")
-        if is_new and (found := re.search(r"every node is on revision (\w+) again$", words)):
+        if is_new and (found := re.search(r"every node is on revision (\w+)$", words)):
             yield "Progressing=RolledBack", "", found.group(1), lambda counters, *_: counters["everywhere"]
         if reasons.get("Available") in ("AllAvailable", "Unavailable"):
             words = next(c["message"] for c in status["conditions"] if c["type"] == "Available")
