@@ -163,8 +163,9 @@ pub(super) fn status_against(view: &ClusterSnapshot, requests: &[ClusterRequest]
         return is_lost.then(|| "shows a halt no more because the definition is refused".to_owned());
     }
     let condition = |kind: &str| status.list_at("conditions").iter().find(|c| c.str_at("type") == kind);
-    // Without a ControllerRevision the counters stay as they are.
-    let is_counted = condition("Degraded").is_none_or(|c| c.str_at("reason") != "NoControllerRevision");
+    // Without a ControllerRevision, and without reports, the counters stay as they are.
+    let stay = ["NoControllerRevision", "Unreadable"];
+    let is_counted = condition("Degraded").is_none_or(|c| !stay.contains(&c.str_at("reason")));
     // What is not written stands.
     let stands = |field: &str| status.get(field).or_else(|| daemon.status.get(field).filter(|_| is_counted));
     let wrong = counts_against(view, daemon, stands);

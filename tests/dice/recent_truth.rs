@@ -16,7 +16,7 @@ const LATE: usize = 8;
 /// Looks before the first judgement: the status may be from the time before.
 const FIRST: usize = 20;
 
-/// Nodes that are selected, that have the wanted revision, and that are ready; and whether each has what it wants.
+/// Nodes that are selected, that have the wanted revision, and that are ready.
 type Counts = [usize; 3];
 
 /// What was true at the last looks.
@@ -24,23 +24,30 @@ type Counts = [usize; 3];
 pub(super) struct RecentTruth {
     looks: usize,
     last: VecDeque<Counts>,
+    /// The same without nodes that have claimed a replacement: what they run counts no more, whenever it ends.
+    least: VecDeque<Counts>,
 }
 
 impl RecentTruth {
     /// Compares what the status reports with what was true at the last looks and is now.
     pub(super) fn look<'n>(&mut self, nodes: impl Iterator<Item = &'n Node>, daemon: &Value) {
         let wanted = agent::hash_of(&daemon["spec"]["template"]);
-        let mut now = Counts::default();
+        let (mut now, mut least) = (Counts::default(), Counts::default());
         for node in nodes.filter(|node| node.placed.should_run(&node.name)) {
             // Of a surge the old one counts, until nothing of it runs.
             let oldest = node.instances().first().map(|(running, _)| running.hash.clone());
-            now[0] += 1;
-            now[1] += usize::from(oldest == Some(wanted.clone()));
-            now[2] += usize::from(node.serves());
+            let is_so = [true, oldest == Some(wanted.clone()), node.serves()];
+            let stays = [true, !node.has_claimed(), !node.has_claimed()];
+            for (which, is_so) in is_so.into_iter().enumerate() {
+                now[which] += usize::from(is_so);
+                least[which] += usize::from(is_so && stays[which]);
+            }
         }
         self.looks += 1;
         self.last.push_front(now);
         self.last.truncate(LATE);
+        self.least.push_front(least);
+        self.least.truncate(LATE);
         if self.looks < FIRST {
             return;
         }
@@ -49,8 +56,9 @@ impl RecentTruth {
         let reported: Counts = fields.map(|field| usize::try_from(status[field].as_u64().unwrap_or(0)).unwrap());
         for (which, field) in fields.into_iter().enumerate() {
             // It may have been so between two looks.
-            let counts = || self.last.iter().map(|counts| counts[which]);
-            let was = counts().min() <= Some(reported[which]) && Some(reported[which]) <= counts().max();
+            let most = self.last.iter().map(|counts| counts[which]).max();
+            let least = self.least.iter().map(|counts| counts[which]).min();
+            let was = least <= Some(reported[which]) && Some(reported[which]) <= most;
             assert!(was, "the status reports {field} as {}, and was {:?}", reported[which], self.last);
         }
         let reason = |kind: &str| {

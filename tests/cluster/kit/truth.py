@@ -24,7 +24,7 @@ from .sandbox import scratch
 # What the docs promise is a second or two; the machine may be busy. Commands are run every so many looks.
 LATE = 12
 # What serves is counted from the claim on, before it ends: only the coordinator and its turn of a second come between.
-SERVING_LATE = 6
+SERVING_LATE = 4
 _SERVING = ("status.numberReady", "status.numberAvailable", "status.numberUnavailable", "Available")
 COMMANDS = 4
 # So many looks in a row say the same that is wrong before it is an error: between two of them what is true may have been another.

@@ -95,6 +95,11 @@ impl Node {
         self.beside.as_ref().is_some_and(|beside| !beside.is_ending)
     }
 
+    /// Whether its agent has claimed a replacement that it has yet to make.
+    pub(crate) fn has_claimed(&self) -> bool {
+        self.replacing.is_some()
+    }
+
     /// Whether what serves there is ready, on a Node that is.
     pub(crate) fn serves(&self) -> bool {
         let serving = self.instances().into_iter().find(|(_, is_ending)| !is_ending);
