@@ -37,6 +37,8 @@ pub(crate) struct Bridge {
     made: u64,
     /// When the controller makes the next.
     next_at: Option<i64>,
+    /// The boot in which its node was renamed: what was handed over to a pod under the former name does not return in it.
+    pub(crate) renamed_in: Option<i64>,
     /// So many ends of an instance are explained beyond the hand-over.
     pub(crate) allowed: u32,
     /// The pods for which an instance has ended in vain, each with its boot.
@@ -67,7 +69,7 @@ pub(crate) struct ApiPod {
 impl Bridge {
     pub(crate) fn new(number: usize, binding: Binding) -> Self {
         let name = format!("b{number}");
-        Self { name, binding, pod: None, made: 0, next_at: None, allowed: 0, ended_for: Vec::new() }
+        Self { name, binding, pod: None, made: 0, next_at: None, renamed_in: None, allowed: 0, ended_for: Vec::new() }
     }
 
     pub(crate) fn full_name(&self) -> String {

@@ -42,7 +42,9 @@ impl Node {
         let next = 1 + NAMES.iter().position(|name| *name == self.name).unwrap_or(0);
         let former = std::mem::replace(&mut self.name, NAMES[next % NAMES.len()].to_owned());
         // Each instance is replaced once.
-        self.bridges.iter_mut().for_each(|bridge| bridge.allowed += 1);
+        for bridge in &mut self.bridges {
+            (bridge.allowed, bridge.renamed_in) = (bridge.allowed + 1, Some(self.booted));
+        }
         self.daemons.iter_mut().for_each(|daemon| daemon.allowed += 1);
         if renaming != Renaming::Cloned {
             let mut server = self.server.lock().unwrap();

@@ -61,6 +61,11 @@ impl Node {
         is_there && !self.faults.contains(&Fault::FolderUnreadable)
     }
 
+    /// Whether the file of a daemon can be written: where one folder gives errors, the one that is mounted late does not.
+    pub(crate) fn takes_a_file(&self, daemon: usize) -> bool {
+        if self.is_late(daemon) { self.is_mounted } else { self.can_write(daemon) }
+    }
+
     /// Whether each folder of the owner is where it belongs.
     pub(crate) fn has_folders(&self) -> bool {
         self.is_mounted && !self.is_wiped && !self.is_folder_away

@@ -28,7 +28,8 @@ impl Laws {
             let runs = node.instance_runs(bridge);
             let has_pod = node.kubelet.api_pods.values().any(|pod| pod.name.starts_with(&bridge.name));
             let (nothing, both) = self.unbridged.entry(bridge.name.clone()).or_default();
-            *nothing = if runs.is_some() || has_pod { 0 } else { *nothing + passed };
+            *nothing =
+                if runs.is_some() || has_pod || bridge.renamed_in == Some(node.booted) { 0 } else { *nothing + passed };
             *both = if runs == Some(true) && has_pod { *both + if is_served { passed } else { 0 } } else { 0 };
             let is_wrong = (*nothing > WITHOUT, *both > BOTH);
             match is_wrong {

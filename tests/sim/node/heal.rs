@@ -172,8 +172,8 @@ impl Node {
                 }
             }
             // An editor tries again.
-            Heal::FinishWriting(daemon) if !self.can_write(usize::from(daemon)) => {
-                self.heals.push((self.steady + 300, heal))
+            Heal::FinishWriting(daemon) if !self.takes_a_file(usize::from(daemon)) => {
+                self.heals.push((self.steady + 300, heal));
             }
             Heal::FinishWriting(daemon) => {
                 let daemon = usize::from(daemon);
