@@ -190,7 +190,7 @@ impl ManifestDir {
     pub fn are_synced(&mut self, are: bool) {
         match are {
             true => self.prepared.values_mut().for_each(|prepared| prepared.is_synced = true),
-            false => self.prepared.clear(),
+            false => self.discard_prepared(),
         }
     }
 
@@ -287,18 +287,22 @@ impl ManifestDir {
 
     /// Waits until renames are on stable storage, and discards what was prepared but not written.
     pub fn sync(&mut self) -> Result<(), ManifestError> {
-        if let Some(stage) = self.folder.stage() {
-            for name in std::mem::take(&mut self.prepared).keys() {
-                // What cannot be removed now is removed when the folder is next opened.
-                let _ = stage.unlink(name);
-            }
-        }
+        self.discard_prepared();
         if self.has_unsynced_names {
             let fail = |source| ManifestError::Write { path: self.path.clone(), source };
             self.folder.dir().sync().map_err(fail)?;
             self.has_unsynced_names = false;
         }
         Ok(())
+    }
+
+    fn discard_prepared(&mut self) {
+        let prepared = std::mem::take(&mut self.prepared);
+        let Some(stage) = self.folder.stage() else { return };
+        for name in prepared.keys() {
+            // What cannot be removed now is removed when the folder is next opened.
+            let _ = stage.unlink(name);
+        }
     }
 
     /// Removes our manifest `name`; `false` if there was none. The removal survives a power loss.

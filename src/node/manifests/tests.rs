@@ -318,6 +318,11 @@ fn a_prepared_manifest_is_put_in_place_and_none_is_left_staged() {
     assert_eq!(fs::read(root.path().join("manifests").join(NAME)).unwrap(), bytes(&pod));
     assert_eq!(names(&root.path().join("manifests/.daemonlet")), [""; 0]);
 
+    // Nor one that could not be synced.
+    dir.prepare(NAME, &bytes(&pod), None);
+    dir.are_synced(false);
+    assert_eq!(names(&root.path().join("manifests/.daemonlet")), [""; 0]);
+
     // The folder is another one by the time it is written.
     dir.prepare(NAME, &bytes(&pod), None);
     fs::remove_dir_all(root.path().join("manifests")).unwrap();
