@@ -98,13 +98,19 @@ impl Planner<'_> {
         }
     }
 
-    /// Opens a gate whose time is over.
+    /// Opens a gate whose time is over, or that an earlier process of this boot has left closed.
     fn open_overdue(&mut self) {
-        if !self.gate.is_closed() || self.context.turn.awaited.is_empty() {
+        if !self.gate.is_closed() {
             return;
         }
-        if let Ok(waited) = self.waits() {
-            self.gate = Gate::Opens(Reason::ItsTurn(waited));
+        let was_left = self.plan.record.live().any(|instance| self.facts.moment(instance) != PassPhase::Later);
+        let reason = match self.waits() {
+            _ if was_left => Some(Reason::AgentRestarted),
+            Ok(waited) if !self.context.turn.awaited.is_empty() => Some(Reason::ItsTurn(waited)),
+            _ => None,
+        };
+        if let Some(reason) = reason {
+            self.gate = Gate::Opens(reason);
             self.plan.record.in_boot(self.context.boot).gate_closed = false;
             self.plan.record.progress.iter_mut().for_each(|progress| progress.since = self.context.now);
         }

@@ -66,6 +66,17 @@ fn a_gate_opens_in_time_although_the_manifests_cannot_be_read() {
 }
 
 #[test]
+fn what_an_earlier_process_left_closed_opens_although_the_manifests_cannot_be_read() {
+    let (mut bench, desired) = booted();
+    assert_eq!(bench.pass(&desired), ["close uid-v1-0"]);
+    bench.world.moment = Some(PassPhase::First);
+    bench.world.unreadable_manifests = Some("EIO".to_owned());
+    assert_eq!(bench.pass(&desired), ["open uid-v1-0"]);
+    bench.world.moment = Some(PassPhase::Later);
+    assert_eq!(bench.pass(&desired), Vec::<String>::new());
+}
+
+#[test]
 fn a_gate_stays_closed_while_the_definition_is_in_doubt() {
     let mut first = daemon_set("v2");
     first.key = ObjectKey::new("a", "x");
