@@ -27,6 +27,9 @@ use super::progress::Target;
 use super::progress::restarts_on_data;
 use super::ready::Availability;
 
+/// In so long the kubelet reports that containers run which it could not make before: it tries again after 15 s at most.
+const REPORTED_WITHIN: Span = Span::from_secs(20);
+
 impl Planner<'_> {
     /// Plans a daemon that its sources define.
     pub(super) fn wanted(&mut self, daemon_set: &Arc<DaemonSet>, mode: Mode, note: Option<&DesiredNote>) {
@@ -299,13 +302,24 @@ impl Planner<'_> {
             self.end(&old.uid, Reason::Ordered(order.cause.clone()));
         } else if target.rollback || self.availability(&target.daemon_set, new, Span::ZERO) != Availability::No {
             self.end(&old.uid, Reason::TookOver);
-        } else if self.is_broken(old) {
+        } else if self.is_broken(old) && !self.may_be_reported_late(old, new) {
             self.end(&old.uid, Reason::BrokenBesideNew);
         } else {
             self.refresh(old);
             self.add_reason(Reason::OldStays);
             self.wake(self.context.now + Span::from_secs(1));
         }
+    }
+
+    /// Whether what is reported of `old` may be from when it waited at its gate, which is open since `new` began.
+    fn may_be_reported_late(&mut self, old: &Instance, new: &Instance) -> bool {
+        let has_gate = old.daemon_set.as_ref().is_some_and(|daemon_set| daemon_set.gate == StartGate::Has);
+        let known_at = new.created + REPORTED_WITHIN;
+        let is_late = has_gate && self.context.now < known_at;
+        if is_late {
+            self.wake(known_at);
+        }
+        is_late
     }
 
     /// Not ready, with evidence of what is wrong with it. A Node that is not ready is no such evidence.

@@ -72,3 +72,20 @@ fn a_surge_that_has_begun_ends_as_one_whatever_the_strategy_is_by_then() {
         assert_eq!(bench.pass(&with(changed)), ["end uid-a-0"], "{changed:?}");
     }
 }
+
+#[test]
+fn what_waited_at_its_gate_is_not_broken_before_its_containers_can_be_reported() {
+    let mut new = daemon_set("b");
+    new.update_strategy =
+        UpdateStrategy::RollingUpdate { max_unavailable: IntOrPercent::Int(0), max_surge: IntOrPercent::Int(1) };
+    let mut bench = Bench::running("a");
+    let old = &mut bench.record.instances[0];
+    old.daemon_set = old.daemon_set.as_ref().map(|d| d.with_gate(StartGate::Has));
+    bench.world.not_ready.insert("uid-a-0".to_owned());
+    bench.fails("uid-a-0", Failure { cause: Cause::Probe, message: String::new() });
+    assert_eq!(bench.pass(&wanted(&new)), ["start uid-b-1"]);
+    bench.now += Span::from_secs(19);
+    assert_eq!(bench.pass(&wanted(&new)), NONE, "the report may be of its gate");
+    bench.now += Span::from_secs(1);
+    assert_eq!(bench.pass(&wanted(&new)), ["end uid-a-0"]);
+}
