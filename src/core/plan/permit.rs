@@ -23,6 +23,8 @@ use crate::core::record::EndConfirmation;
 use crate::core::record::Instance;
 use crate::core::record::LastRun;
 use crate::core::record::PendingUpdate;
+use crate::core::sources::is_made_by_override;
+use crate::core::sources::is_override;
 use crate::core::time::Span;
 use crate::core::time::Timestamp;
 
@@ -325,11 +327,13 @@ impl Planner<'_> {
     }
 
     /// Notes the revision that a claimed replacement starts: it goes on although approvals are lost meanwhile. So does one of a released
-    /// revision that cannot be had: what follows is no first instance.
+    /// revision that cannot be had: what follows is no first instance. So does one in place of a file's override, which ends no
+    /// sooner for an agent that has yet to read that.
     pub(super) fn note_replacement(&mut self, target: &Target) {
-        if self.passes_over_released || self.permission(target) == Permission::Claimed {
+        let claimed = self.passes_over_released || self.permission(target) == Permission::Claimed;
+        if claimed || is_made_by_override(&self.plan.record) && !is_override(&target.daemon_set) {
             let (revision, daemon_set) = (target.revision.clone(), Arc::clone(&target.daemon_set));
-            self.plan.record.last = Some(LastRun { revision, daemon_set, claimed: true });
+            self.plan.record.last = Some(LastRun { revision, daemon_set, claimed });
         }
     }
 

@@ -120,9 +120,11 @@ pub(super) fn held_override(known: &KnownDefinition<'_>, record: &DaemonRecord) 
     is_held.then(|| held(known, record, None, Hold::Undefined(DesiredReason::OverrideUnread(reason))))
 }
 
-/// Whether a file's override made what runs, or is to return.
+/// Whether a file's override made what runs, or is to return: what ends for another definition does not.
 pub fn is_made_by_override(record: &DaemonRecord) -> bool {
-    record.definition().is_some_and(|made_from| made_from.source != Source::Api && is_override(made_from))
+    let next = record.last.as_ref().filter(|_| record.live().next().is_none()).map(|last| &last.daemon_set);
+    let made_from = next.or_else(|| record.definition());
+    made_from.is_some_and(|made_from| made_from.source != Source::Api && is_override(made_from))
 }
 
 /// The violations that both the instance and the newest definition have.

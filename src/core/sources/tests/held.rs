@@ -197,3 +197,26 @@ fn what_is_released_ends_where_nothing_but_caution_keeps_it() {
         SourcesCase { policy: key("kube-system/net"), ..SourcesCase::new(FolderState::Absent, ApiState::Unknown) };
     assert_eq!(silent.desired(&running(&labelled)), "wanted from API, Static");
 }
+
+#[test]
+fn what_ends_for_the_apis_definition_returns_to_no_override_that_is_not_read_any_more() {
+    let annotations = BTreeMap::from([(OVERRIDE_ANNOTATION.to_owned(), "true".to_owned())]);
+    let file = Arc::new(DaemonSet { annotations, ..DaemonSet::clone(&file()) });
+    let api = daemon_set(Source::Api, Some("static"));
+    let unsure = FolderState::Unsure { reason: Unproven::FolderChanging };
+    let case = SourcesCase { remembered: Some(&api), has_file: true, ..SourcesCase::new(unsure, ApiState::Unknown) };
+    let mut record = running(&file);
+    record.end(
+        "uid",
+        &Phase::Ending {
+            since: at(0),
+            reason: String::new(),
+            boot: String::new(),
+            returns: true,
+            confirmed_by: EndConfirmation::Reported,
+        },
+    );
+    assert_eq!(case.desired(&record), "held, Static, ask=false", "it ended to return");
+    record.last = Some(LastRun { revision: "r".to_owned(), daemon_set: Arc::clone(&api), claimed: false });
+    assert_eq!(case.desired(&record), "wanted from API, Static");
+}
