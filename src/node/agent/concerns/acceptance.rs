@@ -5,6 +5,7 @@
 //! sandbox. A Node that others report as Ready is no such sign. `crate::core::acceptance` decides what follows.
 
 mod tried;
+mod unread;
 
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
@@ -73,6 +74,9 @@ pub(in super::super) struct Acceptance {
     seen: BTreeSet<String>,
     /// What follows, by pod UID, for this pass.
     accepted: BTreeMap<String, Accepted>,
+    /// When manifests of instances were last ones that the kubelet cannot read, by pod UID.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    unread: BTreeMap<String, Timestamp>,
     /// When a component was last asked, and how often by then.
     asked: Option<(Timestamp, u32)>,
     /// When the API server was last asked about an instance, by pod UID.
@@ -153,12 +157,13 @@ impl Acceptance {
         let uids: BTreeSet<&str> = live.iter().map(|(_, i)| i.uid.as_str()).collect();
         self.seen.retain(|uid| uids.contains(uid.as_str()));
         self.tried.retain(|uid, _| uids.contains(uid.as_str()));
+        self.unread.retain(|uid, _| uids.contains(uid.as_str()));
         let (mut accepted, mut late) = (BTreeMap::new(), Vec::new());
         let mut pressing: Option<Span> = None;
         let mut room: Option<(Option<NodeRoom<'_>>, Fingerprint)> = None;
         self.next = None;
         for (record, instance) in live {
-            let since = instance.created.max(booted).max(started);
+            let since = instance.created.max(booted).max(started).max(self.read_since(record, instance, observation));
             let age = now - since;
             let evidence = self.evidence(record, instance, since, observation, node);
             if evidence.seen {

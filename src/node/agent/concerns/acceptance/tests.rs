@@ -3,6 +3,7 @@ use std::sync::Arc;
 
 use serde_json::json;
 
+use crate::core::knowledge::Knowledge;
 use crate::core::model::DaemonSet;
 use crate::core::model::ObjectKey;
 use crate::core::time::at;
@@ -11,6 +12,9 @@ use crate::node::agent::decide::tests as bench;
 use crate::node::api::Entry;
 use crate::node::api::Scope;
 use crate::node::api::Snapshot;
+use crate::node::fsx::Doing;
+use crate::node::fsx::FsError;
+use crate::node::manifests::Scan;
 
 use super::*;
 
@@ -216,4 +220,18 @@ fn a_clock_that_is_set_forward_makes_no_kubelet_look_long_at_work() {
     assert!(!matches!(look(40, 40), Accepted::No(_)), "it is at work for 5 s");
     assert!(!matches!(look(64, 10_000), Accepted::No(_)));
     assert!(matches!(look(66, 10_000), Accepted::No(_)));
+}
+
+#[test]
+fn what_the_kubelet_cannot_read_it_has_not_rejected() {
+    let (mut acceptance, records) = (Acceptance::default(), records());
+    let cut_off = |after: Span| {
+        let error = FsError::new(Doing::Read, "x", std::io::ErrorKind::InvalidData);
+        let unreadable = BTreeMap::from([("kube-system_net-22222.yaml".to_owned(), error)]);
+        let scan = Scan { unreadable, ..Scan::default() };
+        Observation { manifests: Knowledge::Current(Arc::new(scan)), ..seen(after, "1000m", 0) }
+    };
+    assert!(!look(&mut acceptance, &records, &cut_off(LATE)));
+    assert!(!look(&mut acceptance, &records, &seen(LATE + ms(1), "1000m", 0)), "it can be read since just now");
+    assert!(look(&mut acceptance, &records, &seen(LATE + LATE, "1000m", 0)));
 }
