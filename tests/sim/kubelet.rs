@@ -9,8 +9,6 @@ use std::path::Path;
 use std::sync::Arc;
 
 use daemonlet::simulation::Simulated;
-use serde_json::Value;
-use serde_json::json;
 
 use super::api;
 use super::api::Reach;
@@ -18,10 +16,14 @@ use super::bridges::ApiPod;
 use super::moves::Blur;
 
 mod manifest;
+mod mirror;
 mod runtime;
 
 pub(crate) use manifest::Manifest;
 pub(crate) use manifest::parse;
+use mirror::is_mirror;
+use mirror::mirror;
+use mirror::status;
 
 /// How long a start takes, and a look at the folder lets wait, in milliseconds.
 const STARTS: i64 = 700;
@@ -79,6 +81,8 @@ pub(crate) struct Kubelet {
     pub(crate) pods: BTreeMap<String, Pod>,
     /// Pods that the kubelet of this boot has ended: their UIDs do not run again.
     pub(crate) ended: BTreeSet<String>,
+    /// Those of them whose manifests were back before.
+    returning: BTreeSet<String>,
     pub(crate) runs: bool,
     pub(crate) runtime: RuntimeState,
     folder: std::path::PathBuf,
@@ -111,6 +115,7 @@ impl Kubelet {
         Self {
             pods: BTreeMap::new(),
             ended: BTreeSet::new(),
+            returning: BTreeSet::new(),
             runs: true,
             runtime: RuntimeState::Answers,
             folder: folder.to_owned(),
@@ -139,6 +144,7 @@ impl Kubelet {
         self.pods.clear();
         self.api_pods.clear();
         self.ended.clear();
+        self.returning.clear();
         self.taken.clear();
         self.has_listed = false;
         self.is_seen = false;
@@ -149,6 +155,7 @@ impl Kubelet {
         self.room.restart(false);
         self.is_untidy = true;
         self.ended.clear();
+        self.returning.clear();
         self.taken.clear();
         self.has_listed = false;
         self.is_seen = false;
@@ -199,10 +206,14 @@ impl Kubelet {
                 Phase::Ending { until } if until <= now => {
                     pod.phase = Phase::Gone;
                     self.ended.insert(uid.clone());
+                    if self.returning.contains(uid) {
+                        self.look_at = self.look_at.min(now + HOUSEKEEPING);
+                    }
                 }
                 _ => {}
             }
         }
+        self.room.look(server);
         if !self.runs {
             return;
         }
@@ -262,6 +273,8 @@ impl Kubelet {
             if ends && !wanted.contains_key(uid) {
                 // After a restart of the kubelet it is an orphan, and gets a second.
                 let grace = if self.has_listed { pod.manifest.grace * 1_000 } else { 1_000 };
+                // Without containers nothing is waited for.
+                let grace = if pod.is_held { 0 } else { grace };
                 pod.phase = Phase::Ending { until: now + grace };
             }
         }
@@ -272,12 +285,18 @@ impl Kubelet {
             match self.pods.get_mut(uid) {
                 Some(pod) if pod.phase == Phase::Gone => {
                     let is_new = !self.ended.contains(uid) || !self.taken.contains_key(uid);
-                    if is_new && !self.room.rejects(manifest, now) {
+                    if (is_new || self.returning.remove(uid)) && !self.room.rejects(manifest, now) {
                         (pod.phase, pod.made) = (Phase::Starting { until: now + STARTS }, wall);
                         self.started_pods.push(manifest.clone());
                     }
                 }
-                Some(pod) => pod.manifest = manifest.clone(),
+                Some(pod) => {
+                    // A manifest that is back while its pod ends is one to start, once that has ended.
+                    if matches!(pod.phase, Phase::Ending { .. }) && !self.taken.contains_key(uid) {
+                        self.returning.insert(uid.clone());
+                    }
+                    pod.manifest = manifest.clone();
+                }
                 None if is_taken => self.look_at = self.look_at.min(now + 500),
                 None if self.room.rejects(manifest, now) => self.is_untidy = true,
                 None => {
@@ -342,52 +361,9 @@ impl Kubelet {
     }
 }
 
-fn is_mirror(pod: &Value) -> bool {
-    pod["metadata"]["annotations"]["kubernetes.io/config.mirror"].is_string()
-}
-
 /// Whether a pod's containers cannot be made, for want of the file of its gate.
 pub(crate) fn is_closed(disk: &Arc<Simulated>, root: &Path, manifest: &Manifest) -> bool {
     let volumes = root.join("pods").join(&manifest.uid).join("volumes/kubernetes.io~empty-dir");
     let disk: &dyn daemonlet::simulation::Disk = &**disk;
     manifest.has_gate && disk.text(volumes.join(GATE).join("gate")).is_err()
-}
-
-fn mirror(pod: &Pod, name: &str, node: &str, owner: &Value, status: Value) -> Value {
-    let mut mirror = Value::clone(&pod.manifest.whole);
-    mirror["metadata"]["name"] = name.into();
-    if let Some(metadata) = mirror["metadata"].as_object_mut() {
-        metadata.remove("uid");
-    }
-    for annotation in ["kubernetes.io/config.mirror", "kubernetes.io/config.hash"] {
-        mirror["metadata"]["annotations"][annotation] = pod.manifest.uid.clone().into();
-    }
-    mirror["metadata"]["annotations"]["kubernetes.io/config.source"] = "file".into();
-    mirror["metadata"]["ownerReferences"] =
-        json!([{"apiVersion": "v1", "kind": "Node", "name": node, "uid": owner, "controller": true}]);
-    mirror["spec"]["nodeName"] = node.into();
-    mirror["status"] = status;
-    mirror
-}
-
-fn status(pod: &Pod, is_running: bool) -> Value {
-    let since = match pod.phase {
-        Phase::Running { since } => since,
-        _ => 0,
-    };
-    let since = jiff::Timestamp::from_second(since / 1_000).unwrap_or_default().to_string();
-    let ready = if is_running { "True" } else { "False" };
-    let phase = if is_running { "Running" } else { "Pending" };
-    let state = match is_running {
-        true => json!({"running": {"startedAt": since}}),
-        false if pod.manifest.is_bad && pod.restarts > 0 => json!({"waiting": {"reason": "CrashLoopBackOff",
-            "message": "back-off restarting failed container"}}),
-        false if pod.is_held => json!({"waiting": {"reason": "CreateContainerConfigError"}}),
-        false => json!({"waiting": {"reason": "ContainerCreating"}}),
-    };
-    let transition = if is_running { json!(since) } else { Value::Null };
-    json!({"phase": phase,
-        "conditions": [{"type": "Ready", "status": ready, "lastTransitionTime": transition}],
-        "containerStatuses": [{"name": "main", "ready": is_running, "restartCount": pod.restarts, "state": state,
-            "image": "img", "imageID": "img"}]})
 }

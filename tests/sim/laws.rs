@@ -25,7 +25,6 @@ use super::moves::Piece;
 use super::node::KUBELET;
 use super::node::MANIFESTS;
 use super::node::Node;
-use super::node::SPACE;
 use super::node_conditions::WrongConditions;
 use super::room::Waiting;
 
@@ -34,10 +33,13 @@ mod changes;
 mod converged;
 mod reports;
 mod taint;
+mod without;
 
 /// How long a daemon that ran may have no manifest while nothing stands in the way, in milliseconds.
 const WITHOUT: i64 = 150_000;
 
+/// After so long what could not be read has been read, in milliseconds.
+const LOOKS_AGAIN: i64 = 10_000;
 /// How long the startup taint may stay when all its daemons run, in milliseconds: refused writes are made again after 300 s.
 const TAINTED: i64 = 330_000;
 /// Laws that two looks hold.
@@ -66,12 +68,13 @@ pub(crate) struct Laws {
     removed: BTreeMap<String, i64>,
     /// Since when a daemon that ran has been without a manifest, in time that counts.
     without: BTreeMap<String, i64>,
-    /// Whether what was remembered is lost, and API server and folders have not said all of it since: nothing starts without
-    /// its data.
-    knows_nothing: bool,
+    /// For how long API server and folders have yet to say what was remembered and is lost, in time that counts: nothing starts
+    /// without its data.
+    unknown_for: i64,
     checked_at: i64,
-    /// When an agent last ran.
+    /// When an agent last ran, and when it was last that none could read the manifests.
     up_at: i64,
+    blind_at: i64,
     /// Daemons that have started since they are wanted: what the Node is not Ready for is their first start alone.
     placed: BTreeSet<String>,
     /// UIDs whose manifest the agent removed, and when: it waited for the disk.
@@ -121,7 +124,9 @@ impl Laws {
 
     pub(crate) fn moved(&mut self, node: &Node, what: Move) {
         self.note(node, format!("-- {what:?}"));
-        self.knows_nothing |= matches!(what, Move::Damage { piece: Piece::Inputs | Piece::Seal, .. });
+        if without::is_forgotten_by(what) {
+            self.unknown_for = without::SAYS_ALL;
+        }
         if matches!(what, Move::Damage { piece: Piece::Record, .. }) {
             // Of what has no manifest then, nothing shows that it ran here: its start is a first one.
             let here: BTreeSet<&String> = self.manifests.values().map(|manifest| &manifest.daemon).collect();
@@ -165,9 +170,8 @@ impl Laws {
         self.begun.clear();
         self.ends = 0;
         let by_agent = &self.removed_by_agent;
-        let is_unseen =
-            node.faults.contains(&Fault::ManifestsReadOnly) || node.faults.contains(&Fault::ManifestsUnreadable);
-        let was_missed = |at: i64| self.up_at - at > 1_000 && !node.forgets() && !is_unseen;
+        let has_looked = self.up_at - self.blind_at > LOOKS_AGAIN;
+        let was_missed = |at: i64| self.up_at - at > 1_000 && !node.forgets() && has_looked;
         self.removed.retain(|uid, at| by_agent.contains_key(uid) || was_missed(*at));
         let back = self.manifests.values().find(|m| self.removed_by_agent.get(&m.uid).is_some_and(|at| *at < lost_at));
         if let Some(manifest) = back {
@@ -229,6 +233,9 @@ impl Laws {
         if is_up {
             self.up_at = node.steady;
         }
+        if node.faults.contains(&Fault::ManifestsReadOnly) || node.faults.contains(&Fault::ManifestsUnreadable) {
+            self.blind_at = node.steady;
+        }
     }
 
     /// Never two instances of one daemon.
@@ -245,44 +252,6 @@ impl Laws {
                 let what = format!("{other} and {} of {}", manifest.name, manifest.daemon);
                 return self.violate(node.steady, "never two instances of one daemon", what);
             }
-        }
-    }
-
-    /// A daemon that is wanted and once ran is never long without a manifest.
-    fn not_without(&mut self, node: &Node, is_up: bool) {
-        let passed = node.steady - self.checked_at;
-        let here: BTreeSet<&str> = self.manifests.values().map(|manifest| manifest.daemon.as_str()).collect();
-        let is_served = node.is_reachable() && node.server.lock().unwrap().refusals.is_empty();
-        self.knows_nothing &= !is_served || !node.has_folders();
-        let has_doubts = node.may_doubt_ends() && !is_served;
-        let mut late = None;
-        for daemon in &node.daemons {
-            let name = format!("{SPACE}/{}", daemon.name);
-            // Without its overlays or its ConfigMap nothing starts.
-            let is_whole = daemon.overlay.as_ref().is_none_or(super::overlays::Overlay::is_as_meant);
-            let is_whole = is_whole && daemon.has_config;
-            // Of what was being replaced when the state folder was lost nothing shows that it ran here.
-            let is_forgotten = node.has_older_state() && !here.contains(name.as_str());
-            if daemon.wanted().is_none() || daemon.is_on_new_disk || is_forgotten {
-                self.placed.remove(&name);
-            }
-            // An unknown mode changes nothing, and so starts nothing either.
-            let may_wait = (node.not_ready.is_some() || daemon.is_mistyped()) && !self.placed.contains(&name);
-            // Without its labels the Node is none that a daemon with a selector starts on.
-            let may_wait = may_wait || !node.is_labelled && node.selects(daemon);
-            let is_wanted = daemon.has_run && daemon.wanted().is_some() && !may_wait;
-            if !is_wanted || here.contains(name.as_str()) || !is_whole {
-                self.without.remove(&name);
-                continue;
-            }
-            let without = self.without.entry(name.clone()).or_default();
-            *without += if is_up && node.is_clear() && !self.knows_nothing && !has_doubts { passed } else { 0 };
-            if *without > WITHOUT {
-                late = Some(name);
-            }
-        }
-        if let Some(name) = late {
-            self.violate(node.steady, "a daemon that is wanted and ran is never long without a manifest", name);
         }
     }
 
@@ -310,7 +279,7 @@ impl Laws {
         if !is_up {
             return self.waiting.wait_anew();
         }
-        let passed = if node.is_clear() && !self.knows_nothing { node.steady - self.checked_at } else { 0 };
+        let passed = if node.is_clear() && self.unknown_for <= 0 { node.steady - self.checked_at } else { 0 };
         if let Some(daemon) = self.waiting.pass(node, passed) {
             self.violate(node.steady, "a daemon that has room again starts", daemon);
         }

@@ -15,6 +15,7 @@ use sha2::Sha256;
 
 use super::api;
 use super::api::Reach;
+use super::moves::Fault;
 use super::moves::Place;
 use super::moves::Renaming;
 use super::moves::Version;
@@ -119,8 +120,9 @@ impl Node {
         for daemon in 0..self.daemons.len() {
             let Daemon { overlay, is_hurt, .. } = &self.daemons[daemon];
             let is_away = self.daemons[daemon].in_api() || self.is_late(daemon) || *is_hurt || overlay.is_some();
+            let is_unread = self.is_folder_away || self.faults.contains(&Fault::FolderUnreadable);
             // Nor does anything say the labels of the Node.
-            let is_away = is_away || self.is_folder_away || self.selective.contains(&daemon);
+            let is_away = is_away || is_unread || self.selective.contains(&daemon);
             self.daemons[daemon].allowed += u32::from(is_away || is_full);
         }
     }
@@ -150,6 +152,7 @@ impl Node {
             if self.daemons[daemon].in_folder() && !self.is_late(daemon) {
                 self.write_objects(daemon);
                 self.rewrite_file(daemon);
+                self.mask_again(daemon);
             }
         }
     }

@@ -153,6 +153,8 @@ pub(crate) struct Node {
     pub(crate) is_big: bool,
     /// Why the Node is not Ready.
     pub(crate) not_ready: Option<NotReady>,
+    /// Whether no API server has served since it was not.
+    pub(crate) seems_unready: bool,
     pub(crate) is_shutting_down: bool,
     /// Whether the agent that ends with the machine is to leave the startup taint.
     pub(crate) owes_taint: bool,
@@ -229,6 +231,7 @@ impl Node {
             conditioned: super::node_conditions::of(&life.conditioned),
             is_big: !life.selective.is_empty(),
             not_ready: None,
+            seems_unready: false,
             is_shutting_down: false,
             owes_taint: false,
             vendored: life.vendored.iter().map(|daemon| usize::from(*daemon)).collect(),
@@ -249,6 +252,8 @@ impl Node {
                 label: Label::Static,
                 held: None,
                 file: None,
+                of_file: BTreeSet::new(),
+                written_at: i64::MIN / 2,
                 file_counts: true,
                 config: 1,
                 secret: 1,

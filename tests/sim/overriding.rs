@@ -11,7 +11,9 @@ impl Node {
     pub(crate) fn override_api(&mut self, daemon: usize, seconds: u16) {
         let truth = &self.daemons[daemon];
         let is_plain = truth.wanted().is_some() && truth.held_by_config.is_none() && !truth.overrides && !truth.is_hurt;
-        let has_both = truth.home == Home::Both && truth.file.is_some() && truth.api.is_some();
+        // What the API server has that the agent has not received would count as newer.
+        let is_known = truth.api == Some(truth.highest);
+        let has_both = truth.home == Home::Both && truth.file.is_some() && is_known;
         if !is_plain || !has_both || self.vendored.contains(&daemon) || !self.can_write(daemon) {
             return;
         }
@@ -38,6 +40,8 @@ impl Node {
         if std::mem::take(&mut truth.overrides) {
             truth.allowed += 1;
             truth.highest = 0;
+            // What failed and was not wanted meanwhile may be tried anew.
+            self.bad_revisions.go_back();
         }
     }
 

@@ -21,6 +21,8 @@ const WAITS: i64 = 60_000;
 const WITHOUT_API: i64 = 8;
 /// After which an agent without an API server judges by the kubelet's silence.
 const MAX_EVENT_DELAY: i64 = 120_000;
+/// How soon an agent looks for a rejection, in milliseconds.
+const LOOKS: i64 = 15_000;
 
 /// What stands in the way of daemons.
 #[derive(Default)]
@@ -32,8 +34,10 @@ pub(crate) struct Room {
     ever_rejected: BTreeSet<String>,
     /// Events that are not sent yet, each since when and of what: daemon and revision.
     events: Vec<(i64, (String, u64), Value)>,
-    /// Revisions whose rejection was sent while the agent still waited for it.
-    in_time: BTreeSet<(String, u64)>,
+    /// Revisions whose rejection was sent while the agent still waited for it, each when last.
+    in_time: BTreeMap<(String, u64), i64>,
+    /// Those that it may not have read.
+    unread: BTreeSet<(String, u64)>,
     /// Whether a rejection was sent so late that the agent may have taken it for a manifest that is no pod's.
     pub(crate) is_rejection_missed: bool,
     sent: usize,
@@ -90,14 +94,26 @@ impl Room {
         for (at, revision, mut event) in events {
             self.sent += 1;
             if server.steady - at <= MAX_EVENT_DELAY {
-                self.in_time.insert(revision);
+                self.in_time.insert(revision, server.steady);
             } else {
-                self.is_rejection_missed |= !self.in_time.contains(&revision);
+                self.is_rejection_missed |= !self.in_time.contains_key(&revision);
             }
             event["metadata"]["name"] = format!("event-{}", self.sent).into();
             event["source"]["host"] = node.into();
             server.put("events", event);
         }
+    }
+
+    /// An agent looks for a rejection after a while: what it cannot read then it misses.
+    pub(crate) fn look(&mut self, server: &api::Server) {
+        let is_served = server.reach == api::Reach::Up && !server.is_other && server.refusals.is_empty();
+        let missed = self.in_time.iter().filter(|(_, at)| !is_served && server.steady - **at < LOOKS);
+        self.unread.extend(missed.map(|(revision, _)| revision.clone()));
+    }
+
+    /// A daemon has started at a revision, and another one is wanted.
+    pub(crate) fn has_returned(&mut self, daemon: &str, wanted: u64) {
+        self.is_rejection_missed |= self.unread.contains(&(daemon.to_owned(), wanted));
     }
 
     /// The sandboxes of those that have their ports.

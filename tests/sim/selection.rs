@@ -64,7 +64,8 @@ impl Node {
 
     /// The agent starts anew with a configuration that selects less. What runs is held as it is.
     pub(crate) fn select_fewer(&mut self, fewer: Fewer, seconds: u16) {
-        if self.fewer.is_some() {
+        // What another file defines, too, would be that file's.
+        if self.fewer.is_some() || self.daemons.iter().any(|daemon| daemon.has_second) {
             return;
         }
         self.fewer = Some(fewer);

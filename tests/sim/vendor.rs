@@ -66,6 +66,15 @@ impl Node {
         if self.is_late(daemon) { self.is_mounted } else { self.can_write(daemon) }
     }
 
+    /// A vendor's file that the owner has masked is masked.
+    pub(crate) fn mask_again(&self, daemon: usize) {
+        if self.vendored.contains(&daemon) && self.daemons[daemon].file.is_none() {
+            let path = Path::new(FOLDER).join(format!("d{daemon}.yaml"));
+            self.as_world(|disk| disk.create_link(Path::new("/dev/null"), &DiskHandle::Start, &path))
+                .unwrap_or_default();
+        }
+    }
+
     /// Whether each folder of the owner is where it belongs.
     pub(crate) fn has_folders(&self) -> bool {
         self.is_mounted && !self.is_wiped && !self.is_folder_away

@@ -44,7 +44,12 @@ impl Laws {
         }
         if let (Doing::Remove, Some(was)) = (doing, self.manifests.remove(&file)) {
             self.note(node, format!("{} goes, by {}", was.name, if by_world { "others" } else { "the agent" }));
-            self.removed.insert(was.uid.clone(), node.steady);
+            // What goes before an agent has looked in this boot, or with its older state folder, seems to have gone before.
+            let has_looked = self.up_at >= node.booted && node.steady > node.booted;
+            let knows = has_looked && node.restored_at.is_none_or(|at| at < self.up_at);
+            if !by_world || knows {
+                self.removed.insert(was.uid.clone(), node.steady);
+            }
             if !by_world {
                 self.removed_by_agent.insert(was.uid.clone(), node.steady);
                 // A removal that cannot be synced has failed, and is done again: it is not counted.
@@ -214,6 +219,9 @@ impl Laws {
         let name = manifest.daemon.strip_prefix(&format!("{SPACE}/")).unwrap_or_default().to_owned();
         let steady = node.steady;
         let Some(index) = node.daemons.iter().position(|daemon| daemon.name == name) else { return };
+        if let Some(wanted) = node.daemons[index].wanted().filter(|wanted| *wanted != manifest.revision) {
+            node.kubelet.room.has_returned(&manifest.daemon, wanted);
+        }
         let (returns, surges) = (node.is_return(index, manifest.revision), node.surges(&manifest.daemon));
         let is_first = self.started_ever.insert(manifest.uid.clone());
         if is_first && node.has_left(manifest.revision) {

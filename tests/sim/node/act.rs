@@ -28,6 +28,9 @@ use super::disk::overwrite;
 use super::disk::places;
 use super::disk::second_file;
 
+/// After so long a change of a file has been read, in milliseconds.
+const RESTS: i64 = 2_500;
+
 impl Node {
     /// One move, which was to happen at `at`; what cannot happen now does not.
     pub(crate) fn act(&mut self, at: i64, what: Move) {
@@ -65,7 +68,10 @@ impl Node {
             }
             Move::Delete { daemon } => {
                 let daemon = index(daemon);
-                if self.daemons[daemon].in_api() && self.is_reachable() && !self.daemons[daemon].overrides {
+                // What is being read as it is deleted may be a file's change since.
+                let is_at_rest = self.steady - self.daemons[daemon].written_at > RESTS;
+                if self.daemons[daemon].in_api() && self.is_reachable() && !self.daemons[daemon].overrides && is_at_rest
+                {
                     let key = api::id("daemonsets", SPACE, &self.daemons[daemon].name);
                     self.server.lock().unwrap().delete(&key);
                     self.daemons[daemon].api = None;
@@ -168,6 +174,7 @@ impl Node {
                     && truth.has_run
                     && !truth.has_second
                     && !self.is_folder_away
+                    && self.fewer.is_none()
                 {
                     let text = self.file_text(daemon, 0);
                     self.as_world(|disk| disk.put(second_file(daemon as u8), text));

@@ -1,5 +1,7 @@
 //! What is true of one daemon.
 
+use std::collections::BTreeSet;
+
 use crate::moves::Home;
 use crate::overlays::Overlay;
 
@@ -24,6 +26,9 @@ pub(crate) struct Daemon {
     pub(crate) held: Option<u64>,
     /// The revision that its file defines.
     pub(crate) file: Option<u64>,
+    /// The revisions that its file has defined, and when it was last written.
+    pub(super) of_file: BTreeSet<u64>,
+    pub(super) written_at: i64,
     /// Whether its file counts though the API's DaemonSet was deleted.
     pub(crate) file_counts: bool,
     /// What its ConfigMap and its Secret hold.
@@ -33,7 +38,7 @@ pub(crate) struct Daemon {
     /// Whether its file overrides the API's.
     pub(crate) overrides: bool,
     pub(crate) is_hurt: bool,
-    pub(super) has_second: bool,
+    pub(crate) has_second: bool,
     /// So many ends of an instance are explained beyond what the revision explains.
     pub(crate) allowed: u32,
     /// What names its newest data is lost or cannot be kept.
@@ -85,9 +90,15 @@ impl Daemon {
         self.home == Home::Both && self.api.is_none() && !self.file_counts && self.file.is_some()
     }
 
-    /// Whether a revision is its file's, which overrides nothing any more: until the agent has read that, it may start again.
+    /// Whether a revision was its file's, which overrides nothing any more: until the agent has read that, it may start again.
     pub(crate) fn is_past(&self, revision: u64) -> bool {
-        self.home == Home::Both && self.file == Some(revision) && self.wanted() != Some(revision)
+        self.home == Home::Both && self.of_file.contains(&revision) && self.wanted() != Some(revision)
+    }
+
+    /// Its file defines this revision.
+    pub(super) fn write(&mut self, revision: u64, now: i64) {
+        (self.file, self.file_counts, self.written_at) = (Some(revision), true, now);
+        self.of_file.insert(revision);
     }
 
     /// Whether an instance of it is there in the end.

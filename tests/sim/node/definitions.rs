@@ -126,8 +126,7 @@ impl Node {
         let path = self.path(daemon);
         self.unhurt(daemon);
         self.as_world(|disk| replace(disk, &path, text.as_bytes()));
-        let truth = &mut self.daemons[daemon];
-        (truth.file, truth.file_counts) = (Some(revision), true);
+        self.daemons[daemon].write(revision, self.steady);
     }
 
     /// A save in two steps: what is there first is a whole definition, and a wrong one.
@@ -138,8 +137,7 @@ impl Node {
         self.unhurt(daemon);
         let cut = text.find("      - name: side").unwrap_or(text.len() / 2);
         self.as_world(|disk| overwrite(disk, &path, &text.as_bytes()[..cut]));
-        let truth = &mut self.daemons[daemon];
-        (truth.file, truth.file_counts) = (Some(revision), true);
+        self.daemons[daemon].write(revision, self.steady);
         let after = self.draw.one_of(&[50, 300, 900]);
         self.heals.push((self.steady + after, Heal::FinishWriting(daemon as u8)));
     }
@@ -157,6 +155,7 @@ impl Node {
     /// Its file is again as it was meant.
     pub(crate) fn rewrite_file(&mut self, daemon: usize) {
         self.unhurt(daemon);
+        self.daemons[daemon].written_at = self.steady;
         if let Some(revision) = self.daemons[daemon].file {
             let (path, text) = (self.path(daemon), self.file_text(daemon, revision));
             self.as_world(|disk| replace(disk, &path, text.as_bytes()));

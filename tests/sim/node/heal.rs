@@ -68,6 +68,7 @@ impl Node {
         self.kubelet.step(now, &self.disk, &mut server, &self.name);
         drop(server);
         self.step_bridges();
+        self.seems_unready &= !self.has_agent || !self.is_reachable();
         self.disk.set_exempt(exempt);
         self.effects.lock().unwrap().by_world = false;
     }
@@ -131,8 +132,13 @@ impl Node {
                 // Which UIDs were used since, and what a file defined that says nothing now, is not known either.
                 self.restored_at = Some(self.steady);
                 self.has_lost_state = true;
-                let fileless = self.daemons.iter_mut().filter(|daemon| daemon.file.is_none());
-                fileless.for_each(|daemon| (daemon.highest, daemon.data_may_go_back) = (0, true));
+                // Nor which revision it had of what has no manifest.
+                for daemon in 0..self.daemons.len() {
+                    let says_nothing = self.daemons[daemon].file.is_none() || self.daemons[daemon].is_hurt;
+                    if says_nothing || self.revision_of(daemon).is_none() {
+                        (self.daemons[daemon].highest, self.daemons[daemon].data_may_go_back) = (0, true);
+                    }
+                }
                 self.forget_clock();
                 let (name, backup) = self.backup.take().unwrap_or_default();
                 if name != self.name {

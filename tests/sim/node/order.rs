@@ -2,8 +2,6 @@
 
 use std::collections::BTreeSet;
 
-use crate::moves::Fault;
-
 use super::Node;
 
 impl Node {
@@ -22,8 +20,8 @@ impl Node {
             && self.latest < self.booted + self.wall.get()
             && !self.forgets()
             && !self.has_older_state()
-            // What was to be made anew at the boot, as under another name, keeps the open gate that it had.
-            && self.manifests_at_boot != Some(Fault::ManifestsBroken)
+            // What was to be made anew at the boot, as under another name or without its Secrets, keeps the open gate that it had.
+            && self.manifests_at_boot.is_none()
             // Then no gate can be closed.
             && !self.takes_no_data()
     }

@@ -93,6 +93,11 @@ impl Node {
             // Nothing distinguishes that from time that has passed.
             self.clock_forgotten_in = Some(self.booted);
         }
+        if !self.is_labelled && (!self.has_agent || self.effects.lock().unwrap().left.is_some()) {
+            // So the time may be over in which a new Node gets its labels.
+            let selective = self.selective.iter().copied();
+            selective.for_each(|daemon| self.daemons[daemon].allowed += 1);
+        }
         self.suspended.set(self.suspended.get() + seconds * 1_000);
         self.suspended_in_all += seconds * 1_000;
         self.kubelet.booted -= seconds * 1_000;
