@@ -123,6 +123,10 @@ impl Node {
                 self.is_state_open = false;
                 self.chmod_state(0o700);
             }
+            // With an older state folder, what a file overrides that cannot be read is the older one's (not-mended).
+            Heal::Backup if self.daemons.iter().any(|daemon| daemon.overrides && daemon.is_hurt) => {
+                self.heal_after(10, heal);
+            }
             Heal::Backup => {
                 self.forget_data();
                 if !self.is_reachable() {

@@ -204,7 +204,7 @@ fn what_ends_for_the_apis_definition_returns_to_no_override_that_is_not_read_any
     let file = Arc::new(DaemonSet { annotations, ..DaemonSet::clone(&file()) });
     let api = daemon_set(Source::Api, Some("static"));
     let unsure = FolderState::Unsure { reason: Unproven::FolderChanging };
-    let case = SourcesCase { remembered: Some(&api), has_file: true, ..SourcesCase::new(unsure, ApiState::Unknown) };
+    let case = || SourcesCase { remembered: Some(&api), has_file: true, ..SourcesCase::new(unsure, ApiState::Unknown) };
     let mut record = running(&file);
     record.end(
         "uid",
@@ -216,7 +216,7 @@ fn what_ends_for_the_apis_definition_returns_to_no_override_that_is_not_read_any
             confirmed_by: EndConfirmation::Reported,
         },
     );
-    assert_eq!(case.desired(&record), "held, Static, ask=false", "it ended to return");
+    assert_eq!(case().desired(&record), "held, Static, ask=false", "it ended to return");
     record.last = Some(LastRun { revision: "r".to_owned(), daemon_set: Arc::clone(&api), claimed: false });
-    assert_eq!(case.desired(&record), "wanted from API, Static");
+    assert_eq!(case().desired(&record), "wanted from API, Static");
 }

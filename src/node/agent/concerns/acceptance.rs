@@ -163,7 +163,7 @@ impl Acceptance {
         let mut room: Option<(Option<NodeRoom<'_>>, Fingerprint)> = None;
         self.next = None;
         for (record, instance) in live {
-            let since = instance.created.max(booted).max(started).max(self.read_since(record, instance, observation));
+            let since = instance.created.max(booted).max(started).max(self.read_since(instance, observation));
             let age = now - since;
             let evidence = self.evidence(record, instance, since, observation, node);
             if evidence.seen {

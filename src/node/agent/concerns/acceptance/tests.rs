@@ -12,9 +12,6 @@ use crate::node::agent::decide::tests as bench;
 use crate::node::api::Entry;
 use crate::node::api::Scope;
 use crate::node::api::Snapshot;
-use crate::node::fsx::Doing;
-use crate::node::fsx::FsError;
-use crate::node::manifests::Scan;
 
 use super::*;
 
@@ -45,7 +42,10 @@ fn seen(after: Span, held: &str, others: usize) -> Observation {
     for other in 0..others {
         api.pods.insert(ObjectKey::new("default", format!("other-{other}")), entry(json!({})));
     }
-    Observation { now: CREATED + after, steady: after, ..bench::observation(Some(api)) }
+    let mut state = bench::state(&bench::config());
+    state.records = records();
+    let manifests = bench::manifests_of(&state);
+    Observation { now: CREATED + after, steady: after, manifests, ..bench::observation(Some(api)) }
 }
 
 fn rejected(observation: Observation) -> Observation {
@@ -225,13 +225,8 @@ fn a_clock_that_is_set_forward_makes_no_kubelet_look_long_at_work() {
 #[test]
 fn what_the_kubelet_cannot_read_it_has_not_rejected() {
     let (mut acceptance, records) = (Acceptance::default(), records());
-    let cut_off = |after: Span| {
-        let error = FsError::new(Doing::Read, "x", std::io::ErrorKind::InvalidData);
-        let unreadable = BTreeMap::from([("kube-system_net-22222.yaml".to_owned(), error)]);
-        let scan = Scan { unreadable, ..Scan::default() };
-        Observation { manifests: Knowledge::Current(Arc::new(scan)), ..seen(after, "1000m", 0) }
-    };
-    assert!(!look(&mut acceptance, &records, &cut_off(LATE)));
+    let cut_off = Observation { manifests: Knowledge::Current(Arc::default()), ..seen(LATE, "1000m", 0) };
+    assert!(!look(&mut acceptance, &records, &cut_off));
     assert!(!look(&mut acceptance, &records, &seen(LATE + ms(1), "1000m", 0)), "it can be read since just now");
     assert!(look(&mut acceptance, &records, &seen(LATE + LATE, "1000m", 0)));
 }
