@@ -7,8 +7,6 @@
 //! sim FILE…            the lives in these files
 //! ```
 //!
-//! With SIM_WIDE also revisions that fail, surges, and daemons that run until the DaemonSet controller's pod can.
-//!
 //! A life that breaks a law is made shorter, printed as a story, and kept in tests/sim/found.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "it is a test")]

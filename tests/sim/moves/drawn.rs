@@ -83,13 +83,9 @@ impl Life {
         let selective = add_selection(&mut Draw::new(seed ^ 0x5e1e), &daemons, free, &mut moves);
         add_overrides(&mut Draw::new(seed ^ 0x0e44), &daemons, &mut moves);
         add_restored_etcd(&mut Draw::new(seed ^ 0xe7cd), daemons.len() as u64, &mut moves);
-        let (mut cautious, mut surging, mut bridged) = (Vec::new(), Vec::new(), Vec::new());
-        if std::env::var_os("SIM_WIDE").is_some() {
-            let bad_draw = &mut Draw::new(seed ^ 0xbad);
-            cautious = add_bad_revisions(bad_draw, daemons.len() as u64, crowded, &mut moves);
-            surging = add_surges(&mut Draw::new(seed ^ 0x5c49), daemons.len() as u64, crowded, &mut moves);
-            bridged = add_bridges(&mut Draw::new(seed ^ 0xb00b), &mut moves);
-        }
+        let cautious = add_bad_revisions(&mut Draw::new(seed ^ 0xbad), daemons.len() as u64, crowded, &mut moves);
+        let surging = add_surges(&mut Draw::new(seed ^ 0x5c49), daemons.len() as u64, crowded, &mut moves);
+        let bridged = add_bridges(&mut Draw::new(seed ^ 0xb00b), &mut moves);
         moves.retain(|(at, _)| *at < HOUR);
         let draw = &mut Draw::new(seed ^ 0xc0de);
         let conditioned = if draw.below(3) == 0 { some(draw) } else { Vec::new() };
