@@ -206,16 +206,9 @@ fn what_ends_for_the_apis_definition_returns_to_no_override_that_is_not_read_any
     let unsure = FolderState::Unsure { reason: Unproven::FolderChanging };
     let case = || SourcesCase { remembered: Some(&api), has_file: true, ..SourcesCase::new(unsure, ApiState::Unknown) };
     let mut record = running(&file);
-    record.end(
-        "uid",
-        &Phase::Ending {
-            since: at(0),
-            reason: String::new(),
-            boot: String::new(),
-            returns: true,
-            confirmed_by: EndConfirmation::Reported,
-        },
-    );
+    let (since, confirmed_by) = (at(0), EndConfirmation::Reported);
+    let (reason, boot) = (String::new(), String::new());
+    record.instances[0].phase = Phase::Ending { since, reason, boot, returns: true, confirmed_by };
     assert_eq!(case().desired(&record), "held, Static, ask=false", "it ended to return");
     record.last = Some(LastRun { revision: "r".to_owned(), daemon_set: Arc::clone(&api), claimed: false });
     assert_eq!(case().desired(&record), "wanted from API, Static");
