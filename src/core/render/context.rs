@@ -155,6 +155,19 @@ impl<'a> RenderContext<'a> {
         None
     }
 
+    /// Requires the ServiceAccount `name` of a token: once the API server says that it is gone, its tokens are invalid. What
+    /// runs keeps its own.
+    pub(super) fn require_account(&mut self, name: &str) {
+        match self.look_up_raw(ObjectRef::new(Kind::ServiceAccount, self.namespace(), name)) {
+            Lookup::Deleted(_) => {
+                let field = format!("{} {}/{name}", Kind::ServiceAccount, self.namespace());
+                self.note(field, "it was deleted: its tokens are invalid", "");
+            }
+            Lookup::Absent if self.input.options.has_api => self.lack(self.namespace(), Kind::ServiceAccount, name, ""),
+            Lookup::Present(_) | Lookup::Absent | Lookup::Unknown => {}
+        }
+    }
+
     /// Whether an optional object of which nothing is known counts as absent.
     fn may_be_without(&self, kind: Kind, name: &str) -> bool {
         let (objects, reference) = (self.input.objects, ObjectRef::new(kind, self.namespace(), name));

@@ -194,6 +194,7 @@ impl<'a> Payload<'_, 'a> {
             audience: source.str_at("audience").to_owned(),
             expiration_seconds: asked.max(MIN_EXPIRATION),
         };
+        self.ctx.require_account(account);
         match self.ctx.input.tokens.token(&request) {
             Some(token) => {
                 let file = self.owner.token(token.as_bytes().into(), self.mode);

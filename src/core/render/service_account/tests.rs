@@ -2,8 +2,11 @@ use serde_json::Value;
 use serde_json::json;
 
 use crate::core::model::Kind;
+use crate::core::model::Lookup;
 use crate::core::model::ObjectKey;
+use crate::core::model::ObjectMap;
 use crate::core::model::ObjectRef;
+use crate::core::model::ObjectSource;
 use crate::core::model::TokenRequest;
 use crate::core::render::PullMode;
 use crate::core::render::fixture::Fixture;
@@ -40,14 +43,46 @@ fn the_pod_decides_about_the_token_then_the_account_then_upstreams_default() {
 }
 
 #[test]
-fn the_account_is_waited_for_only_where_it_decides() {
-    for (of_pod, expected) in [(json!(false), 0), (json!(true), 0), (Value::Null, 1)] {
+fn the_account_is_waited_for_where_it_decides_or_its_token_is_mounted() {
+    for (of_pod, absent, unknown) in [(json!(false), 0, 0), (json!(true), 1, 0), (Value::Null, 1, 1)] {
         let mut fixture = pod_spec(json!({"automountServiceAccountToken": of_pod}));
         fixture.objects.objects.retain(|reference, _| reference.kind != Kind::ServiceAccount);
-        let waiting = waiting(&fixture.rendered());
-        let found = waiting.iter().filter(|line| *line == "ServiceAccount kube-system/default").count();
-        assert_eq!(found, expected, "pod {of_pod}: {waiting:?}");
+        for (complete, expected) in [(true, absent), (false, unknown)] {
+            fixture.objects.complete = complete;
+            let waiting = waiting(&fixture.rendered());
+            let found = waiting.iter().filter(|line| *line == "ServiceAccount kube-system/default").count();
+            assert_eq!(found, expected, "pod {of_pod}, complete {complete}: {waiting:?}");
+        }
     }
+}
+
+/// The objects of an instance that runs, of which the ServiceAccount was deleted.
+struct WithoutAccount<'a>(&'a ObjectMap);
+
+impl ObjectSource for WithoutAccount<'_> {
+    fn lookup(&self, reference: &ObjectRef) -> Lookup<'_> {
+        match self.0.lookup(reference) {
+            Lookup::Present(account) if reference.kind == Kind::ServiceAccount => Lookup::Deleted(account),
+            other => other,
+        }
+    }
+}
+
+#[test]
+fn a_token_of_a_deleted_account_starts_nothing_and_stays_with_what_runs() {
+    let mut fixture = pod_spec(json!({"automountServiceAccountToken": true}));
+    let of_what_runs = fixture.render_with(&WithoutAccount(&fixture.objects)).unwrap();
+    assert_eq!(waiting(&of_what_runs), [""; 0]);
+    assert!(files(&of_what_runs, "kube-api-access").iter().any(|(path, text, _)| path == "token" && text == "TOKEN"));
+    let notes: Vec<_> = of_what_runs.notes.iter().map(ToString::to_string).collect();
+    assert_eq!(notes, ["ServiceAccount kube-system/default: it was deleted: its tokens are invalid"]);
+
+    fixture.objects.objects.retain(|reference, _| reference.kind != Kind::ServiceAccount);
+    let new = fixture.rendered();
+    assert_eq!(waiting(&new), ["ServiceAccount kube-system/default"]);
+    assert!(!new.can_start());
+    fixture.options.has_api = false;
+    assert_eq!(waiting(&fixture.rendered()), [""; 0], "no API server says that it is gone");
 }
 
 #[test]
