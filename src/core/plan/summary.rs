@@ -11,6 +11,7 @@ use crate::core::model::ObjectKey;
 use crate::core::model::Source;
 use crate::core::record::FailedRevision;
 use crate::core::render::Missing;
+use crate::core::sources::DesiredReason;
 use crate::core::status::StaleVolume;
 use crate::core::status::State;
 use crate::core::status::WaitingContainer;
@@ -20,6 +21,7 @@ use super::AwaitedTrigger;
 use super::Hint;
 use super::ImageReason;
 use super::Note;
+use super::Reason;
 use super::Reasons;
 
 /// What to report about a daemon after a pass.
@@ -85,6 +87,12 @@ pub struct Summary {
 const HINTS: usize = 20;
 
 impl Summary {
+    /// Whether it stays as it is until the labels of the Node are known, which decide which overlays apply.
+    pub fn awaits_labels(&self) -> bool {
+        let awaits = [DesiredReason::LabelsUnread, DesiredReason::LabelsIncomplete].map(Reason::Desired);
+        awaits.iter().any(|reason| self.reasons.contains(reason))
+    }
+
     /// Says that `release` ends it, and how.
     pub fn let_go(&mut self, key: &ObjectKey) {
         if !self.releasable {

@@ -65,6 +65,8 @@ pub enum DesiredReason {
     Released(Box<Self>),
     /// The Node has not been read, and its labels decide which overlays apply.
     LabelsUnread,
+    /// The Node may have yet to get labels, which decide which overlays apply.
+    LabelsIncomplete,
     TornDown,
 }
 
@@ -108,6 +110,9 @@ impl fmt::Display for DesiredReason {
             Self::Hold(hold) => return hold.fmt(f),
             Self::Released(what) => return write!(f, "it is released: {what}"),
             Self::LabelsUnread => "what runs may have overlays for labels of the Node, which has not been read yet",
+            Self::LabelsIncomplete => {
+                "what runs may have overlays for labels that others may have yet to add to the Node"
+            }
             Self::TornDown => "this node is torn down",
         })
     }

@@ -16,10 +16,12 @@ use crate::core::cluster::node_daemons::Status;
 use crate::core::identity::template_hash;
 use crate::core::model::DaemonSet;
 use crate::core::model::Mode;
+use crate::core::model::NodeView;
 use crate::core::model::ObjectKey;
 use crate::core::model::Source;
 use crate::core::node;
 use crate::core::node_conditions;
+use crate::core::overlays;
 use crate::core::pass;
 use crate::core::pass::PassContext;
 use crate::core::pass::Plan;
@@ -104,6 +106,7 @@ pub(super) fn plan(observation: &Observation, state: &AgentState, config: &Confi
             plan.node_conditions =
                 node_conditions::decide(subjects, &mut plan.daemons, rules.boot, rules.is_trusted, switch);
         }
+        refer_to_lists(observation, state, &mut plan);
         note_lacks(observation, &config.node_name, &mut plan);
         mirror_pods::note(facts, &mut plan);
         note_vanished(observation, &mut plan);
@@ -247,7 +250,7 @@ fn desired<'a>(
             _ => (Mode::Static, None),
         };
         let desired = why.map_or(desired, |reason| Desired::SetAside { mode, reason });
-        let desired = if has_its_labels { desired } else { unless_of_other_labels(desired, record) };
+        let desired = if has_its_labels { desired } else { unless_of_other_labels(desired, record, &state.node) };
         let is_unlisted = known.is_unlisted(record) && !matches!(desired, Desired::Held { .. });
         (key, desired, is_unlisted)
     };
@@ -259,15 +262,24 @@ fn torn_down() -> Desired {
     Desired::Gone { reason: DesiredReason::TornDown, by_list: false, ignore_file: None }
 }
 
-/// `desired`, unless what runs may have been made with overlays for labels that are not known.
-fn unless_of_other_labels(desired: Desired, record: &DaemonRecord) -> Desired {
+/// `desired`, unless what runs may have been made with overlays for labels that are not known of `node`.
+fn unless_of_other_labels(desired: Desired, record: &DaemonRecord, node: &NodeView) -> Desired {
     match &desired {
         Desired::Wanted { daemon_set, .. }
             if daemon_set.overlays.is_some() && sources::differs_from_unknown(daemon_set, record) =>
         {
-            Desired::Unsure { reason: DesiredReason::LabelsUnread }
+            let reason = if node.registered { DesiredReason::LabelsIncomplete } else { DesiredReason::LabelsUnread };
+            Desired::Unsure { reason }
         }
         _ => desired,
+    }
+}
+
+/// Lets daemons that wait for labels refer to their lists of overlays: by its list, what runs may be as it is wanted.
+fn refer_to_lists(observation: &Observation, state: &AgentState, plan: &mut Plan) {
+    for daemon in plan.daemons.iter_mut().filter(|daemon| daemon.summary.awaits_labels()) {
+        let definitions = [observation.folders.get(&daemon.key), state.definitions.get(&daemon.key)];
+        daemon.references.extend(definitions.into_iter().flatten().filter_map(|d| overlays::config_map(d)));
     }
 }
 

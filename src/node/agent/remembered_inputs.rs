@@ -255,10 +255,19 @@ impl RememberedInputs {
         self.objects.iter().map(|(reference, entry)| (reference.clone(), Arc::downgrade(&entry.value))).collect()
     }
 
-    /// Follows the API's Node at `now`. `is_shown`: the API server is connected, and shows it so. Where what was known of it is
-    /// lost, it may be new.
-    pub(super) fn follow_node(&mut self, node: NodeView, now: Timestamp, is_shown: bool) {
-        let is_new = self.node.as_ref().map_or(self.incomplete, |known| known.uid != node.uid);
+    /// Follows the API's Node at `now`. `registered`: since when there is one with this UID, if that is known; `is_shown`:
+    /// the API server is connected, and shows it so. Where what was known of it is lost, it may be new, unless it was
+    /// registered some minutes ago.
+    pub(super) fn follow_node(
+        &mut self,
+        node: NodeView,
+        registered: Option<Timestamp>,
+        now: Timestamp,
+        is_shown: bool,
+    ) {
+        let may_be_new =
+            || self.incomplete && registered.is_none_or(|since| node::labels_due(Some(since), now).is_some());
+        let is_new = self.node.as_ref().map_or_else(may_be_new, |known| known.uid != node.uid);
         if is_shown || is_new {
             self.node_since = node::awaits_labels_since(self.node_since, is_new, now);
         }

@@ -120,29 +120,34 @@ fn it_is_remembered_when_the_node_was_registered_anew() {
     };
     let mut inputs = RememberedInputs::default();
     let at = crate::core::time::at;
-    inputs.follow_node(node("u", "b"), at(1_000), true);
-    inputs.follow_node(node("u", "c"), at(2_000), true);
+    inputs.follow_node(node("u", "b"), None, at(1_000), true);
+    inputs.follow_node(node("u", "c"), None, at(2_000), true);
     assert_eq!(inputs.node_since, None, "a first sight and another label are no registration");
     let mut lost = RememberedInputs { incomplete: true, ..RememberedInputs::default() };
-    lost.follow_node(node("u", "b"), at(1_000), true);
+    lost.follow_node(node("u", "b"), None, at(1_000), true);
     assert_eq!(lost.node_since, Some(at(1_000)), "it may have been registered anew");
+    for (created, since) in [(699_000, None), (701_000, Some(at(1_000_000)))] {
+        let mut lost = RememberedInputs { incomplete: true, ..RememberedInputs::default() };
+        lost.follow_node(node("u", "b"), Some(at(created)), at(1_000_000), true);
+        assert_eq!(lost.node_since, since, "it was registered at {created}");
+    }
     let before = inputs.fingerprint(0);
-    inputs.follow_node(node("v", "c"), at(3_000), true);
-    inputs.follow_node(node("v", "d"), at(4_000), true);
+    inputs.follow_node(node("v", "c"), None, at(3_000), true);
+    inputs.follow_node(node("v", "d"), None, at(4_000), true);
     assert_eq!(inputs.node_since, Some(at(3_000)));
     assert_ne!(inputs.fingerprint(0), before);
     let mut restored = RememberedInputs::restore(inputs.to_save(&[]), &Records::new());
     assert_eq!(restored.node_since, Some(at(3_000)), "also after a restart of the agent");
-    restored.follow_node(node("v", "d"), at(400_000), false);
+    restored.follow_node(node("v", "d"), None, at(400_000), false);
     assert_eq!(restored.node_since, Some(at(3_000)), "nothing has shown it since");
     let mut earlier = RememberedInputs { cluster_uid: None, ..RememberedInputs::default() };
-    earlier.follow_node(node("u", "b"), at(1_000), true);
+    earlier.follow_node(node("u", "b"), None, at(1_000), true);
     let mut saved = earlier.to_save(&[]);
     saved.overlay(restored.to_save(&[]));
     let mut merged = RememberedInputs::restore(saved, &Records::new());
-    merged.follow_node(node("v", "d"), at(5_000), true);
+    merged.follow_node(node("v", "d"), None, at(5_000), true);
     assert_eq!(merged.node_since, Some(at(5_000)), "also where what another process remembers comes between");
-    restored.follow_node(node("v", "d"), at(400_000), true);
+    restored.follow_node(node("v", "d"), None, at(400_000), true);
     assert_eq!(restored.node_since, None, "the API server has shown it some minutes later");
 }
 

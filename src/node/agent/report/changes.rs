@@ -20,7 +20,7 @@ use crate::node::images::PullProgress;
 pub(super) fn held(plan: &Plan, looked: bool) -> Vec<HeldDaemon> {
     let does_nothing = |d: &DaemonPlan| of(d).next().is_none();
     let is_held = |d: &&DaemonPlan| match d.summary.state {
-        _ if !d.summary.stale.is_empty() => true,
+        _ if !d.summary.stale.is_empty() || d.summary.awaits_labels() => true,
         State::Refused | State::Held => true,
         State::Failing | State::NotAccepted => does_nothing(d),
         // Data alone may change while a new template waits, or while the runtime is to say when the old instance is gone.
@@ -204,6 +204,7 @@ mod tests {
     use crate::core::render::Refused;
     use crate::core::rendering::DataDigests;
     use crate::core::rendering::RenderResult;
+    use crate::core::sources::DesiredReason;
     use crate::core::time::at;
     use crate::node::agent::observation::ObservedTokens;
     use crate::node::api::IssuedToken;
@@ -260,6 +261,9 @@ mod tests {
         assert_eq!(of(&daemon), expected);
         (daemon.summary.state, daemon.summary.wanted_revision) = (State::Waiting, None);
         assert_eq!(of(&daemon), [(Withheld::Paused.words().to_owned(), None)]);
+        let reason = Reason::Desired(DesiredReason::LabelsIncomplete);
+        (daemon.summary.state, daemon.summary.reasons) = (State::Running, [reason.clone()].into());
+        assert_eq!(of(&daemon), [(reason.to_string(), None)], "which revision is to run is not known");
     }
 
     #[test]

@@ -5,6 +5,7 @@
 use std::collections::BTreeSet;
 
 use crate::config::Config;
+use crate::core::json::Json;
 use crate::core::node;
 use crate::core::record::DaemonRecord;
 use crate::core::render::Endpoint;
@@ -61,7 +62,8 @@ impl AgentState {
         self.node_was_shown = is_shown;
         if let Some(entry) = entry {
             let node = remembered_inputs::node_view(&entry.value);
-            self.inputs.follow_node(node, observation.now, is_shown);
+            let registered = entry.value.text_at(["metadata", "creationTimestamp"]).and_then(|at| at.parse().ok());
+            self.inputs.follow_node(node, registered, observation.now, is_shown);
         }
         // A checkpoint of a node with another name does not describe this one.
         let known = self.inputs.node.clone().filter(|node| node.name == config.node_name);

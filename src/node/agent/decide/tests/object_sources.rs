@@ -24,6 +24,8 @@ struct Node {
     passes: i64,
     is_before_kubelet: bool,
     link: Link,
+    /// Whether the API server says that it has no DaemonSet.
+    is_listed: bool,
     reported: String,
 }
 
@@ -71,6 +73,7 @@ impl Node {
             passes: 0,
             is_before_kubelet: false,
             link: Link::Up,
+            is_listed: false,
             reported: String::new(),
         }
     }
@@ -109,6 +112,9 @@ impl Node {
         let mut api = Snapshot::default();
         let of_node = json!({"metadata": {"name": "n1", "uid": "n"}});
         api.node = Some(Entry { version: 1, value: Arc::new(of_node) });
+        if self.is_listed {
+            api.scopes.entry(Scope::DaemonSets).or_default().lists = 1;
+        }
         if let Says::Has(text) = says {
             // Of each content there is one version.
             let version = text.bytes().fold(0, |version, byte| version * 256 + u64::from(byte));
@@ -258,6 +264,26 @@ fn overlays_of_a_namespace_that_is_not_trusted_do_not_hold_up_the_node_owners() 
             assert!(format!("{:?}", overlays.patches).contains(text), "{overlays:?}");
         }
     }
+}
+
+#[test]
+fn what_waits_for_labels_of_the_node_asks_for_its_list_of_overlays_which_may_show_that_it_is_as_it_is_wanted() {
+    let mut node = Node::naming(config_map(), |daemon| {
+        daemon["metadata"]["annotations"] = json!({"daemonlet.dev/overlays": "c"});
+    });
+    node.passes(Says::Has("i:2"));
+    let uid = node.instance().uid.clone();
+    (node.is_listed, node.config.kubeconfig) = (true, Some("/k".into()));
+    node.state.inputs = RememberedInputs::default();
+    node.state.inputs.lost();
+    let record = node.state.records.get_mut(&key()).unwrap();
+    (record.instances[0].daemon_set, record.last) = (None, None);
+    let waits = "labels that others may have yet to add to the Node";
+    node.pass(Says::Nothing);
+    assert!(node.reported.contains(waits), "{}", node.reported);
+    node.pass(Says::Has("i:2"));
+    assert!(!node.reported.contains(waits), "{}", node.reported);
+    assert_eq!(node.instance().uid, uid);
 }
 
 #[test]
