@@ -112,7 +112,7 @@ pub enum Reason {
     /// Why it ends, as the record has it.
     #[error("{0}")]
     Recorded(String),
-    #[error("its manifest was removed from the manifest folder")]
+    #[error("its manifest is not in the manifest folder any more")]
     ManifestRemoved,
     #[error("a newer instance is here")]
     NewerHere,

@@ -143,8 +143,10 @@ impl KeptParts {
             }
         };
         self.is_bound = true;
+        // A volume that keeps its last data goes on to do so while it is not known what it lacks now.
+        let was_stale = extent == StaleScope::Volume && instance.stale.contains_key(volume);
         // An object that concerns the whole pod is not data: the running instance does not become stale without it.
-        match (held.unconfirmed, held.refused.is_empty() && extent == StaleScope::Pod) {
+        match (held.unconfirmed && !was_stale, held.refused.is_empty() && extent == StaleScope::Pod) {
             (true, _) => return self.unknown.extend(held.missing.iter().cloned()),
             (false, true) => return self.missing.extend(held.missing.iter().cloned()),
             (false, false) => {}

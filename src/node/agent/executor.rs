@@ -15,6 +15,7 @@ pub(super) mod withdraw;
 use crate::config::Config;
 use crate::core::local_failure::LocalFailure;
 use crate::core::model::ObjectKey;
+use crate::core::plan::Action;
 use crate::core::set_aside::SetAside;
 use crate::core::status::Problem;
 use crate::node::checkpoint::UnsyncedRecord;
@@ -146,9 +147,12 @@ impl Executor {
         for daemon in acting.into_iter().chain(noting) {
             // Many daemons on a slow disk take long; the loop does not hang then.
             watchdog.ping();
+            let ended = outcome.counts.ends;
             if let Err(failure) = self.apply(daemon, decision, config, &mut outcome) {
-                if self.state.is_none() && daemon.done_without_record().len() < daemon.actions.len() {
-                    outcome.without_state.insert(daemon.key.clone());
+                let ends = daemon.actions.iter().filter(|action| matches!(action, Action::End { .. })).count() as u64;
+                let needs_record = daemon.done_without_record().len() < daemon.actions.len();
+                if outcome.counts.ends - ended < ends || self.state.is_none() && needs_record {
+                    outcome.held_up.insert(daemon.key.clone());
                 }
                 outcome.failures.insert(daemon.key.clone(), failure);
             }

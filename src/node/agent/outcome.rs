@@ -22,9 +22,10 @@ pub(super) struct EffectOutcome {
     pub(super) left_closed: BTreeSet<String>,
     /// Daemons of which an effect failed; what came before it was done.
     pub(super) failures: BTreeMap<ObjectKey, EffectFailure>,
-    /// Those of them that wait for a state folder: nothing of them ends or is replaced without one.
-    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
-    pub(super) without_state: BTreeSet<ObjectKey>,
+    /// Those of them of which nothing ends or is replaced: there is no state folder, or the disk does not take the record
+    /// or the new instance.
+    #[serde(rename = "without_state", skip_serializing_if = "BTreeSet::is_empty")]
+    pub(super) held_up: BTreeSet<ObjectKey>,
     /// What became of the planned records; of a daemon that is not here the record before stays in force.
     pub(super) records: BTreeMap<ObjectKey, RecordFate>,
     /// Digests of the volume data that was written, by pod UID.

@@ -55,7 +55,6 @@ use super::state::Purpose;
 
 use changes::changes;
 use changes::held;
-use changes::without_state;
 use news::Reported;
 
 /// Where reports go, and what has been reported.
@@ -172,9 +171,9 @@ impl ReportInputs<'_> {
         let (plan, observation) = (&self.last.plan, &self.last.observation);
         let tokens = changes::tokens(plan, observation, self.state.node.uid.as_deref());
         let outcome = &self.last.outcome;
-        let failures = outcome.failures.iter().filter(|(key, _)| !outcome.without_state.contains(key)).map(failed);
+        let failures = outcome.failures.iter().filter(|(key, _)| !outcome.held_up.contains(key)).map(failed);
         let is_other = |held: &HeldDaemon| {
-            !outcome.without_state.iter().any(|key| key.namespace == held.namespace && key.name == held.name)
+            !outcome.held_up.iter().any(|key| key.namespace == held.namespace && key.name == held.name)
         };
         let others = held(plan, self.is_running()).into_iter().filter(is_other);
         let waiting = tokens.into_iter().chain(changes::pulls(plan, observation)).chain(changes::files(observation));
@@ -183,7 +182,7 @@ impl ReportInputs<'_> {
             node: self.config.node_name.clone(),
             agent_running: self.is_running(),
             changes: changes(plan, outcome).into_iter().chain(waiting).collect(),
-            held: others.chain(without_state(plan, outcome)).collect(),
+            held: others.chain(changes::held_up(plan, outcome)).collect(),
             problems: self.last.problems.iter().cloned().chain(self.api_problems()).chain(failures).collect(),
             notes: observation.folders.notes(),
             left_alone: self.left_alone(),

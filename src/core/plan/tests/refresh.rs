@@ -67,6 +67,16 @@ fn a_volume_that_lacks_something_keeps_its_data_and_everything_else_is_refreshed
     let text = format!("volume config of net-0 keeps its last data since {NOW}: missing key k of ConfigMap a/c");
     assert!(summary.reasons.to_string().contains(&text), "{}", summary.reasons);
 
+    let unknown = HeldPart { unconfirmed: true, ..held(volume("config"), "d") };
+    bench.lacks(vec![unknown]);
+    assert_eq!(bench.refreshed(), None);
+    let summary = bench.summary();
+    assert_eq!(
+        (summary.state, summary.stale[0].since.clone()),
+        (State::Stale, NOW.to_string()),
+        "it is not up to date"
+    );
+
     bench.lacks(Vec::new());
     assert_eq!(bench.refreshed(), None);
     assert_eq!(bench.summary().state, State::Running);

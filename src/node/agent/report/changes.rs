@@ -56,18 +56,19 @@ fn hold(daemon: &DaemonPlan) -> HeldDaemon {
     }
 }
 
-/// The daemons of which the pass has ended or replaced nothing for want of a state folder.
-pub(super) fn without_state(plan: &Plan, outcome: &EffectOutcome) -> Vec<HeldDaemon> {
+/// The daemons of which the pass has ended or replaced nothing, as there is no state folder or the disk takes no more.
+pub(super) fn held_up(plan: &Plan, outcome: &EffectOutcome) -> Vec<HeldDaemon> {
     let wait = |daemon: &DaemonPlan| {
-        let failure = outcome.failures.get(&daemon.key).filter(|_| outcome.without_state.contains(&daemon.key))?;
-        Some(HeldDaemon { state: State::Waiting, reason: failure.cause.to_string(), ..hold(daemon) })
+        let failure = outcome.failures.get(&daemon.key).filter(|_| outcome.held_up.contains(&daemon.key))?;
+        let (held, reason) = (hold(daemon), failure.cause.to_string());
+        Some(HeldDaemon { state: State::Waiting, reason, hint: failure.hint.clone().or(held.hint), ..held })
     };
     plan.daemons.iter().filter_map(wait).collect()
 }
 
-/// What a plan would change, in the order in which it would be done, but for what waits for a state folder.
+/// What a plan would change, in the order in which it would be done, but for what the disk holds up.
 pub(super) fn changes(plan: &Plan, outcome: &EffectOutcome) -> Vec<PlannedChange> {
-    let done = |daemon: &DaemonPlan| match outcome.without_state.contains(&daemon.key) {
+    let done = |daemon: &DaemonPlan| match outcome.held_up.contains(&daemon.key) {
         true => daemon.done_without_record().len(),
         false => daemon.actions.len(),
     };

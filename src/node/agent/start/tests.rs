@@ -105,6 +105,17 @@ fn texts(agent: &Agent) -> Vec<String> {
 }
 
 #[test]
+fn a_manifest_that_another_folder_hides_is_not_said_to_be_removed() {
+    let node = TestNode::new();
+    node.define("net", "i");
+    let mut agent = node.agent();
+    fs::rename(node.path("m"), node.path("hidden")).unwrap();
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(agent.pass());
+    let record = format!("{:?}", agent.last.plan.daemons[0].record);
+    assert!(record.contains("its manifest is not in the manifest folder any more"), "{record}");
+}
+
+#[test]
 fn after_its_inputs_are_lost_an_agent_does_not_know_whether_the_cluster_has_approvals() {
     let node = TestNode::new();
     node.define("x", "i");

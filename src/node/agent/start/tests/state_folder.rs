@@ -120,23 +120,30 @@ fn the_plan_of_an_agent_has_the_problems_of_the_pass_that_it_makes() {
 }
 
 #[test]
-fn the_plan_of_an_agent_without_a_state_folder_does_not_announce_what_that_agent_refuses() {
-    let node = TestNode::new();
-    node.define("net", "i:1");
-    node.define("log", "i:1");
-    let mut agent = node.agent();
-    chmod(&node.path("state"), 0o777);
-    fs::remove_file(node.path("ds/log.yaml")).unwrap();
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    agent.inputs.reread(false);
-    runtime.block_on(agent.pass());
-    std::thread::sleep(Duration::from_millis(1_100));
-    let plan = runtime.block_on(agent.answer(&SocketOperation::Plan));
-    assert_eq!(plan["changes"], serde_json::json!([]), "{plan}");
-    let held = plan["held"].as_array().unwrap().iter().filter(|held| held["name"] == "log");
-    let told: Vec<_> = held.map(|held| (held["state"].as_str(), held["reason"].as_str())).collect();
-    assert_eq!(told, [(Some("waiting"), Some("the state folder cannot be used: nothing is changed"))], "{plan}");
-    assert_eq!(plan["problems"].as_array().unwrap().len(), 1, "{plan}");
+fn the_plan_of_an_agent_does_not_announce_an_end_that_its_disk_does_not_take() {
+    type Obstacle = fn(&TestNode);
+    let obstacles: [(Obstacle, &str, usize); 2] = [
+        (|node| chmod(&node.path("state"), 0o777), "the state folder cannot be used: nothing is changed", 1),
+        (|node| fs::create_dir(node.path("state/daemons/a_log.json.tmp")).unwrap(), "cannot write ", 0),
+    ];
+    for (obstacle, why, problems) in obstacles {
+        let node = TestNode::new();
+        node.define("net", "i:1");
+        node.define("log", "i:1");
+        let mut agent = node.agent();
+        obstacle(&node);
+        fs::remove_file(node.path("ds/log.yaml")).unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        agent.inputs.reread(false);
+        runtime.block_on(agent.pass());
+        std::thread::sleep(Duration::from_millis(1_100));
+        let plan = runtime.block_on(agent.answer(&SocketOperation::Plan));
+        assert_eq!(plan["changes"], serde_json::json!([]), "{plan}");
+        let held: Vec<_> = plan["held"].as_array().unwrap().iter().filter(|held| held["name"] == "log").collect();
+        assert_eq!((held.len(), held[0]["state"].as_str()), (1, Some("waiting")), "{plan}");
+        assert!(held[0]["reason"].as_str().unwrap().starts_with(why), "{plan}");
+        assert_eq!(plan["problems"].as_array().unwrap().len(), problems, "{plan}");
+    }
 }
 
 #[test]
