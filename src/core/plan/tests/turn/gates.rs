@@ -70,7 +70,7 @@ fn what_an_earlier_process_left_closed_opens_although_the_manifests_cannot_be_re
     let (mut bench, desired) = booted();
     assert_eq!(bench.pass(&desired), ["close uid-v1-0"]);
     bench.world.moment = Some(PassPhase::First);
-    bench.world.unreadable_manifests = Some("EIO".to_owned());
+    bench.world.unreadable_manifests = Some("EIO".to_owned().into());
     assert_eq!(bench.pass(&desired), ["open uid-v1-0"]);
     bench.world.moment = Some(PassPhase::Later);
     assert_eq!(bench.pass(&desired), Vec::<String>::new());
