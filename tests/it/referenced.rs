@@ -80,13 +80,9 @@ fn changes() -> Vec<(Change, bool)> {
     const ANNOTATIONS: &str = "/spec/template/metadata/annotations";
     const GENERATION: &str = "deprecated.daemonset.template.generation";
     let mut changes = Vec::new();
-    for (policy, is_wrong) in [
-        (json!("never"), true),
-        (json!("Sometimes"), true),
-        (json!(""), true),
-        (json!(5), true),
-        (Value::Null, false),
-    ] {
+    for (policy, is_wrong) in
+        [(json!("never"), true), (json!("Sometimes"), true), (json!(""), true), (json!(5), true), (Value::Null, false)]
+    {
         changes.push((Change::Object(Kind::PriorityClass, json!({"value": 5, "preemptionPolicy": policy})), is_wrong));
     }
     for (value, is_wrong) in [
