@@ -89,8 +89,8 @@ pub(super) struct Arguments {
     /// Print the outcomes as JSON (schemaVersion 1)
     #[arg(long)]
     json: bool,
-    /// Refuse also what has to wait for something, an object that is there twice, a DaemonSet of an API version that
-    /// Kubernetes has removed, overlays without a Node to apply them to, a kubelet older than those that daemonlet is
+    /// Refuse also what has to wait for something, an object that is there twice, a daemonlet.dev/ annotation or label
+    /// that is not understood, a DaemonSet of an API version that Kubernetes has removed, overlays without a Node to apply them to, a kubelet older than those that daemonlet is
     /// tested with, input without a DaemonSet, a Node for which none of them is, and a folder that has what an earlier
     /// render wrote for other DaemonSets
     #[arg(long)]

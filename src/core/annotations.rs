@@ -236,7 +236,16 @@ pub fn unknown_fields(daemon_set: &DaemonSet) -> Vec<FieldError> {
     errors
 }
 
+/// The first of them that are mistakes: the annotation or label is unknown, in the wrong place, or its value is wrong.
+pub fn mistakes(daemon_set: &DaemonSet) -> Vec<FieldError> {
+    mistaken(daemon_set).take(MOST_REPORTED).collect()
+}
+
 fn unknown(daemon_set: &DaemonSet) -> impl Iterator<Item = FieldError> {
+    mistaken(daemon_set).chain(without_effect(daemon_set))
+}
+
+fn mistaken(daemon_set: &DaemonSet) -> impl Iterator<Item = FieldError> {
     let annotations = ours(&daemon_set.annotations).filter_map(|(n, v)| annotation(n, v));
     let labels = ours(&daemon_set.labels).filter_map(|(n, v)| label(n, v));
     let excluded = excluded_by_steps(&daemon_set.annotations).map(|excluded| FieldError {
@@ -253,7 +262,7 @@ fn unknown(daemon_set: &DaemonSet) -> impl Iterator<Item = FieldError> {
         reason: "it is ignored on the pod template".to_owned(),
         hint: Some("write it into the DaemonSet's own metadata.annotations".to_owned()),
     });
-    annotations.chain(labels).chain(excluded).chain(without_effect(daemon_set)).chain(misplaced)
+    annotations.chain(labels).chain(excluded).chain(misplaced)
 }
 
 /// The names of a map with our prefix. Every pass reads them, and a map may have thousands of other names.

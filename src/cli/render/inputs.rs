@@ -15,6 +15,7 @@ use crate::cli::Exit;
 use crate::cli::render::report::RenderEntry;
 use crate::config;
 use crate::core::annotations;
+use crate::core::escape;
 use crate::core::input;
 use crate::core::input::InputProblem;
 use crate::core::input::ObjectName;
@@ -47,8 +48,8 @@ pub(in crate::cli) struct RenderInputs {
     pub(in crate::cli) invalid: Vec<RenderEntry>,
     /// Paths that cannot be read: the message, and no hint.
     pub(in crate::cli) unreadable: Vec<(String, Option<String>)>,
-    /// What `--strict` refuses, each with its hint: objects that are there twice, or of an API version that is gone, and
-    /// what is no file.
+    /// What `--strict` refuses, each with its hint: objects that are there twice, or of an API version that is gone,
+    /// annotations and labels of ours that are mistakes, and what is no file.
     pub(super) doubtful: Vec<(String, Option<String>)>,
     /// The file in which each object was last read.
     seen: BTreeMap<ObjectName, PathBuf>,
@@ -172,6 +173,11 @@ fn add(inputs: &mut RenderInputs, path: &Path, text: &str) {
             hint: unknown_field.hint.clone(),
         });
         let in_file = |error: FieldError| FieldError { field: format!("{}: {}", path.display(), error.field), ..error };
+        inputs.doubtful.extend(annotations::mistakes(&daemon_set).into_iter().map(|mistake| {
+            let FieldError { field, reason, hint } = in_file(mistake);
+            let said = format!("{}: {field}: {reason}, which --strict refuses", daemon_set.key);
+            (escape::line(&said).into_owned(), hint)
+        }));
         let found = unknown.chain(annotations::unknown_fields(&daemon_set).into_iter().map(in_file)).collect();
         inputs.unknown_fields.insert(daemon_set.key.clone(), found);
         inputs.daemon_sets.insert(daemon_set.key.clone(), Arc::new(daemon_set));

@@ -44,6 +44,35 @@ fn strict_says_what_it_refuses() {
 }
 
 #[test]
+fn strict_refuses_annotations_and_labels_that_are_not_understood() {
+    let good = GOOD.replace("configMap: {name: cni}", "emptyDir: {}");
+    let strict = |metadata: &str| {
+        let text = good.replacen("kube-system}", &format!("kube-system, {metadata}}}"), 1);
+        let scratch = Scratch::new(&[("a.yaml", &text)]);
+        let file = scratch.text("a.yaml");
+        let rendered = run(["render", "--node-name", "n1", "--strict", "-o", &scratch.text("out"), "-f", &file]);
+        (rendered.code, rendered.err.replace(&file, "FILE"))
+    };
+    for (metadata, reason, hint) in [
+        (
+            "annotations: {daemonlet.dev/partiton: '1'}",
+            "metadata.annotations[daemonlet.dev/partiton]: unknown annotation; nothing is rolled out",
+            "did you mean daemonlet.dev/partition?",
+        ),
+        (
+            "annotations: {daemonlet.dev/coordination: all}",
+            "metadata.annotations[daemonlet.dev/coordination]: \"all\" is not none; it changes by approval alone",
+            "write none",
+        ),
+    ] {
+        let said = format!("error: kube-system/cni: FILE: {reason}, which --strict refuses\nhint: {hint}\n");
+        assert_eq!(strict(metadata), (1, said));
+    }
+    let advice = "annotations: {daemonlet.dev/canary-hold: 1m}";
+    assert_eq!(strict(advice), (0, String::new()), "what is understood and has no effect is no mistake");
+}
+
+#[test]
 fn strict_refuses_no_token_and_no_certificates_which_only_a_cluster_has() {
     let of_account = GOOD
         .replace("      automountServiceAccountToken: false\n", "")
