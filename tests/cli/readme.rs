@@ -129,7 +129,7 @@ fn run_page(path: &str, page: &str) -> usize {
         let output = match words[0].as_str() {
             "daemonlet" => of(crate::program()),
             "kubectl" if words[1] == "daemonlet" => crate::plugin::kubectl_daemonlet(&words[2..]),
-            known @ ("cat" | "cp" | "ls" | "mkdir") => of(Command::new(known)),
+            known @ ("cat" | "chmod" | "cp" | "ls" | "mkdir") => of(Command::new(known)),
             other => panic!("{path}: {other} is no command that this test runs"),
         };
         let printed = String::from_utf8([output.stdout, output.stderr].concat()).unwrap().replace(&tried, TRY);

@@ -24,7 +24,7 @@ ELSEWHERE = {
     "helm template": "Cilium's chart", "kubeadm upgrade": "kubeadm's cluster",
     "daemonlet generate unit-dropin": "test_packages", "systemctl": "test_packages", "apt-get install": "test_packages",
     "daemonlet run --check-config": "tests/cli",
-    "mkdir -p /etc/systemd": "the host's files", "printf '[Unit]": "the host's files", "cp -r /tmp/tree": "Trees",
+    "mkdir -p /etc/systemd": "the host's files", "printf '[Unit]": "the host's files", "cp -r /tmp/tree": "Trees", "chmod 0600 /usr/lib/daemonlet": "the host's files",
     "mkdir -p /etc/daemonlet": "Trees",
     "rm -rf /var/lib/daemonlet": "the host's files", "rm -f /etc/systemd": "the host's files",
 }
