@@ -108,11 +108,28 @@ pub enum KnownList {
     /// From its ConfigMap.
     Read,
     /// What applied when its ConfigMap was last known and could be used; why not now.
-    Last(ListGap),
+    Last(#[serde(deserialize_with = "gap_or_words")] ListGap),
     /// No ConfigMap is known, and nothing has run with one; `unconfirmed`: no source has confirmed that it does not exist.
     Missing { unconfirmed: bool },
     /// It cannot be used: the fields.
     Refused(Vec<FieldError>),
+}
+
+/// A gap, or the words that another version of the agent may have recorded of one.
+fn gap_or_words<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<ListGap, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Recorded {
+        Gap(ListGap),
+        Words(String),
+    }
+    let known = [ListGap::NodeLabels, ListGap::Absent];
+    Ok(match Recorded::deserialize(deserializer)? {
+        Recorded::Gap(gap) => gap,
+        Recorded::Words(recorded) => {
+            known.into_iter().find(|gap| gap.to_string() == recorded).unwrap_or(ListGap::NotRead)
+        }
+    })
 }
 
 /// The ConfigMap that `daemon_set` names, if it has overlays.

@@ -334,3 +334,14 @@ fn each_patch_is_applied_on_top_of_those_before_it() {
     let errors = each(&daemon_set("static"), Lookup::Present(&refused)).expect_err("it is refused");
     assert!(errors[0].reason.contains("no container agnet"), "{errors:?}");
 }
+
+#[test]
+fn why_a_list_is_not_known_is_read_in_words_too() {
+    let read = |recorded| serde_json::from_value::<KnownList>(json!({"last": recorded})).expect("it is read");
+    for gap in [ListGap::NodeLabels, ListGap::Absent, ListGap::NotRead] {
+        let known = KnownList::Last(gap.clone());
+        assert_eq!(serde_json::from_value::<KnownList>(json!(known)).expect("its own form"), known);
+        assert_eq!(read(gap.to_string()), known);
+    }
+    assert_eq!(read("it is refused: x".to_owned()), KnownList::Last(ListGap::NotRead));
+}

@@ -27,7 +27,7 @@ impl Planner<'_> {
         if ask {
             self.plan.actions.push(Action::Confirm { reason: Reason::MayBeHidden });
         }
-        if self.take_definition(daemon_set) || mode == Mode::Bootstrap && self.is_handed_over(daemon_set) {
+        if self.take_definition(daemon_set, true) || mode == Mode::Bootstrap && self.is_handed_over(daemon_set) {
             return;
         }
         self.may_return = self.plan.record.definition().is_some();

@@ -40,7 +40,7 @@ impl Planner<'_> {
         if self.plan.record.runs() {
             self.plan.record.bootstrap = mode == Mode::Bootstrap;
         }
-        if self.take_definition(daemon_set) {
+        if self.take_definition(daemon_set, false) {
             return;
         }
         match mode {
@@ -52,15 +52,18 @@ impl Planner<'_> {
         self.run(daemon_set, misplaced.as_ref());
     }
 
-    /// Notes where the definition comes from, and ends what may not stay here. Gives whether that was all.
-    pub(super) fn take_definition(&mut self, daemon_set: &Arc<DaemonSet>) -> bool {
+    /// Notes where the definition comes from, and ends what may not stay here. Gives whether that was all. A definition that
+    /// `is_held` is the record's own: it may be of the DaemonSet before the one that has adopted what runs.
+    pub(super) fn take_definition(&mut self, daemon_set: &Arc<DaemonSet>, is_held: bool) -> bool {
         // The DaemonSet that orphaned its pods (as the checkpoint remembers it) does not adopt them again; a new one
         // of that name does.
         let returns = daemon_set.source == Source::Api && self.plan.record.api_uid == daemon_set.uid;
         if daemon_set.source == Source::Api {
             self.note_released(daemon_set);
-            self.begin_anew(daemon_set);
-            self.plan.record.api_uid.clone_from(&daemon_set.uid);
+            if !is_held || self.plan.record.api_uid.is_none() {
+                self.begin_anew(daemon_set);
+                self.plan.record.api_uid.clone_from(&daemon_set.uid);
+            }
             self.plan.record.ignored_file = None;
         } else if self.plan.record.ignored_file.take().is_some() {
             // The file has changed since the deletion in the API, which is over.

@@ -86,3 +86,22 @@ fn a_release_is_over_once_nothing_of_it_is_left_or_it_is_selected_again() {
     bench.pass(&wanted(&daemon_set("a")));
     assert!(!bench.record.released);
 }
+
+#[test]
+fn what_an_instance_came_from_that_another_daemon_set_adopted_stays_while_it_is_held() {
+    let of = |uid: &str, image| DaemonSet { source: Source::Api, uid: Some(uid.to_owned()), ..daemon_set(image) };
+    let mut bench = Bench::new();
+    bench.pass(&wanted(&of("first", "a")));
+    bench.pass(&wanted(&of("first", "a")));
+    bench.world.permission = Some(Permission::Withheld(Withheld::Paused));
+    assert_eq!(bench.pass(&wanted(&of("second", "b"))), NONE);
+    bench.record.order_restart("uid-a-0", RestartCause::Deleted, bench.now, &Fingerprint::Unknown);
+    bench.pass(&wanted(&of("second", "b")));
+    assert!(bench.record.live().next().is_none() && bench.record.last.is_some());
+    let why = Hold::Narrowed(DesiredReason::MayBeHidden);
+    let narrowed = Desired::Held { daemon_set: Arc::new(of("first", "a")), mode: Mode::Static, why, ask: false };
+    for desired in [&narrowed, &wanted(&of("second", "b"))] {
+        bench.pass(desired);
+        assert!(bench.record.last.is_some(), "it is to return as it was");
+    }
+}
