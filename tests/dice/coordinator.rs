@@ -194,8 +194,8 @@ impl Process {
         self.lost.look(view, decision.memory.is_some(), now);
         let lost = self.lost.given_against(view, &decision.requests);
         let against = || given::given_against(view, &decision.requests, now);
-        let status = || given::status_against(view, &decision.requests, now);
         let is_dead = |node: &str| self.state.liveness.dead_since(node).is_some();
+        let status = || given::status_against(view, &decision.requests, is_dead, now);
         let beyond = slots::given_beyond(view, &decision.requests, budget, is_dead);
         let stepped = || given::stepped_against(view, &decision.requests, is_dead, now);
         self.broken = beyond.or(lost).or_else(against).or_else(status).or_else(stepped);

@@ -142,7 +142,12 @@ fn stays(view: &ClusterSnapshot, entry: &NodeEntry, wanted: &str) -> bool {
 }
 
 /// What is wrong with the status that `requests` write, if anything is.
-pub(super) fn status_against(view: &ClusterSnapshot, requests: &[ClusterRequest], now: Timestamp) -> Option<String> {
+pub(super) fn status_against(
+    view: &ClusterSnapshot,
+    requests: &[ClusterRequest],
+    is_dead: impl Fn(&str) -> bool,
+    now: Timestamp,
+) -> Option<String> {
     let daemon = view.daemons.get(&ObjectKey::new(KEY.0, KEY.1))?;
     let status = requests.iter().find_map(|request| match &request.call {
         Call::PatchStatus(_, patch) => Some(&patch["status"]),
@@ -168,7 +173,7 @@ pub(super) fn status_against(view: &ClusterSnapshot, requests: &[ClusterRequest]
     let is_counted = condition("Degraded").is_none_or(|c| !stay.contains(&c.str_at("reason")));
     // What is not written stands.
     let stands = |field: &str| status.get(field).or_else(|| daemon.status.get(field).filter(|_| is_counted));
-    let wrong = counts_against(view, daemon, stands);
+    let wrong = counts_against(view, daemon, stands, is_dead);
     if wrong.is_some() {
         return wrong;
     }
@@ -215,15 +220,21 @@ fn should_run(entry: &&NodeEntry) -> bool {
 
 /// What is wrong with the counters of a status, if anything is: the Nodes on which it should run are counted, no more of them
 /// as ready or available than serve on a Node that is, without those that have claimed a replacement of what they run, and no
-/// more as updated than have the wanted revision and have claimed no other.
+/// more as updated than have the wanted revision and have claimed no other. What a dead agent has claimed, and what fails, may
+/// have ended or not.
 fn counts_against<'v>(
     view: &ClusterSnapshot,
     daemon: &WatchedDaemon,
     stands: impl Fn(&str) -> Option<&'v Value>,
+    is_dead: impl Fn(&str) -> bool,
 ) -> Option<String> {
     let count = |field: &str| stands(field)?.as_u64().and_then(|count| usize::try_from(count).ok());
     let nodes = || view.nodes.values().filter(should_run);
-    let claim = |entry: &NodeEntry| entry.report.as_ref()?.daemon(daemon.key)?.replacing.map(|(revision, _)| revision);
+    let claim = |entry: &NodeEntry| {
+        let is_told = entry.node.as_ref().is_some_and(|node| !is_dead(&node.view.name));
+        let reported = entry.report.as_ref()?.daemon(daemon.key).filter(|reported| is_told && !reported.fails())?;
+        reported.replacing.map(|(revision, _)| revision)
+    };
     let has = |entry: &NodeEntry, revision| slots::has(view, entry, view.names.text(revision));
     let surges = daemon.daemon_set.allows_surge();
     let ends = |entry: &NodeEntry| !surges && claim(entry).is_some_and(|revision| !has(entry, revision));

@@ -37,7 +37,7 @@ pub struct ConditionFacts<'a> {
     pub held: Option<&'a Standstill>,
     /// What approved nodes wait for, and how many.
     pub waiting: Option<(UpdateTrigger, usize)>,
-    /// Other revisions than the current one that nodes have claimed, and how many: they replace what they run.
+    /// Other revisions than the current one that nodes have claimed, in words, and how many: they replace what they run.
     pub claimed: &'a BTreeMap<String, usize>,
     /// Whether a node runs the current revision with other overlays than the current ones.
     pub are_overlays_left: bool,
@@ -132,8 +132,8 @@ fn waits(facts: &ConditionFacts<'_>) -> String {
     let held = facts.held.map(ToString::to_string);
     let waiting = facts.waiting.filter(|(_, nodes)| *nodes > 0).map(|(when, nodes)| when.words_of(nodes));
     let claimed = facts.claimed.iter().map(|(revision, nodes)| match nodes {
-        1 => format!("1 node has claimed revision {revision} and replaces its pod"),
-        nodes => format!("{nodes} nodes have claimed revision {revision} and replace their pods"),
+        1 => format!("1 node has claimed {revision} and replaces its pod"),
+        nodes => format!("{nodes} nodes have claimed {revision} and replace their pods"),
     });
     let parts: Vec<String> = held.into_iter().chain(waiting).chain(claimed).collect();
     if parts.is_empty() { String::new() } else { format!(": {}", parts.join("; ")) }
@@ -387,7 +387,7 @@ mod tests {
         assert_eq!(progressing(&restarts).3, have);
         let differ = progressing(&ConditionFacts { are_overlays_left: true, ..restarts });
         assert_eq!(differ.3, format!("{have}, and not all have the current overlays: paused"));
-        let claimed = BTreeMap::from([("undone".to_owned(), 2)]);
+        let claimed = BTreeMap::from([("revision undone".to_owned(), 2)]);
         let undone = progressing(&ConditionFacts { claimed: &claimed, ..facts.clone() });
         let message = "2 of 3 nodes are left: 2 nodes have claimed revision undone and replace their pods";
         assert_eq!((undone.1, undone.3.as_str()), (true, message));

@@ -312,15 +312,19 @@ impl ClusterOverview {
         let newest = report.instances.iter().rev().find(|instance| !instance.ending);
         let is_ready = |instance: &InstanceReport| instance.ready_since.is_some() && !instance.ending;
         let wanted = daemon.map(|daemon| daemon.revision.as_str());
+        // One that fails keeps what runs, and a silent agent's may have kept it.
+        let claim = report.replacing.as_deref();
+        let claim = claim.filter(|_| node.silent_since.is_none() && report.phase != Some(State::Failing));
+        let surges = daemon.is_some_and(|daemon| daemon.daemon_set.allows_surge());
         let is_ready = match (node.silent_since, newest) {
-            _ if is_taken_away(report) && !daemon.is_some_and(|daemon| daemon.daemon_set.allows_surge()) => false,
+            _ if claim.is_some_and(|claim| is_taken_away(report, claim)) && !surges => false,
             (Some(_), newest) => {
                 newest.is_some_and(|newest| self.is_mirror_pod_ready(node, &key.namespace, &newest.pod))
             }
             (None, _) => report.instances.iter().any(is_ready),
         };
         let is_wanted = |revision: &str| wanted.is_none_or(|wanted| wanted == revision);
-        let leaves = report.replacing.as_deref().is_some_and(|claim| !is_wanted(template_hash(claim)));
+        let leaves = claim.is_some_and(|claim| !is_wanted(template_hash(claim)));
         Some(DaemonOnNode {
             node: node.view.name.clone(),
             state: report.phase,
@@ -334,10 +338,9 @@ impl ClusterOverview {
     }
 }
 
-/// Whether what runs ends, if nothing starts beside it: the node has claimed another one, and reports nothing of that yet.
-fn is_taken_away(report: &DaemonReport) -> bool {
-    let is_there = |claim: &str| report.instances.iter().any(|i| !i.ending && i.pair() == claim);
-    report.replacing.as_deref().is_some_and(|claim| !is_there(claim))
+/// Whether what runs ends, if nothing starts beside it: the node has made this `claim`, and reports nothing of it yet.
+fn is_taken_away(report: &DaemonReport, claim: &str) -> bool {
+    report.instances.iter().all(|i| i.ending || i.pair() != claim)
 }
 
 /// By what daemons of a report are ordered.

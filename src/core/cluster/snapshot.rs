@@ -202,6 +202,11 @@ pub struct ReportedDaemon {
 }
 
 impl ReportedDaemon {
+    /// Whether it fails there, for one because the disk takes nothing: then what ran before a claim may go on.
+    pub fn fails(&self) -> bool {
+        self.phase == Some(State::Failing)
+    }
+
     /// The pod of the DaemonSet controller of this very DaemonSet.
     pub(super) fn stock_pod_of(&self, daemon: &WatchedDaemon) -> Option<&str> {
         self.stock_pod.as_deref().filter(|_| self.uid == Some(daemon.uid_name))

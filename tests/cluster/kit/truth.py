@@ -249,7 +249,7 @@ class Truth:
             if "" in dark or node in dark or (dark and not node):
                 self.since.pop(what, None)
                 continue
-            late = min(self.late, SERVING_LATE) if what in _SERVING else self.late
+            late = min(self.late, SERVING_LATE) if what in _SERVING and self.late <= LATE else self.late
             recent = [sample for sample in history if sample[0] > read_at - late] or history[-1:]
             expected = [of(*sample[1:]) for sample in recent]
             if any(value == one for one in expected):

@@ -136,7 +136,7 @@ class RolloutTest(Coordinated):
 
     def test_6_canaries_go_first_and_a_partition_stays(self):
         self.admin.patch("nodes", "hollow-3", {"metadata": {"labels": {"goes": "first"}}})
-        self.annotate(canary="goes=first", canary_hold="4s", partition="2")
+        self.annotate(canary="goes=first", canary_hold="15s", partition="2")
         self.change("5", updateStrategy=self.rolling(5))
         until(lambda: self.of("5") == ["hollow-3"], SOON, "the canary goes first")
         until(lambda: self.condition("Progressing")[1] == "Held", SOON, "the hold is reported")

@@ -107,7 +107,10 @@ pub(super) fn nodes<'a>(known: &Basis<'a>, daemon: &WatchedDaemon) -> Vec<NodeFa
             approval,
             awaits_rollout: reported.is_some_and(|t| t.awaits_rollout),
             replacing: is_claimed,
-            claim: reported.and_then(|reported| reported.replacing),
+            // One that fails there keeps what runs, and of a dead agent only the pods count, which are looked up.
+            claim: reported
+                .filter(|reported| !agent.is_dead() && !reported.fails())
+                .and_then(|reported| reported.replacing),
             staged: reported.is_some_and(|t| t.staged),
             failed: reported.and_then(|t| t.failed).is_some_and(|(revision, _)| revision == daemon.wanted)
                 || late && has_begun && !is_released

@@ -101,7 +101,12 @@ impl RolloutOutcome<'_> {
         causes.extend(unwritten.map(|(cause, why)| (format!("{cause}: {why}"), Vec::new())));
         let mut claimed = BTreeMap::new();
         for revision in nodes.iter().filter(|n| n.should_run).filter_map(|n| n.claims_other(daemon.wanted)) {
-            *claimed.entry(known.view.names.text(revision).to_owned()).or_default() += 1;
+            // Other words of a node's are not repeated.
+            let name = match facts::revision(known.view, daemon, revision) {
+                Some(revision) => format!("revision {}", revision.hash),
+                None => "another revision".to_owned(),
+            };
+            *claimed.entry(name).or_default() += 1;
         }
         let condition_facts = ConditionFacts {
             revision: &daemon.hash,

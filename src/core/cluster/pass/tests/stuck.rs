@@ -49,6 +49,7 @@ fn a_claim_of_a_dead_agent_has_failed_after_the_deadline_though_what_ran_before_
         progressing.2
     );
     assert!(approved(&plan).is_empty(), "it keeps its slot");
+    assert_eq!(status(&plan).get("numberReady"), None, "it stays 4: its mirror pod shows that what ran runs");
     // One that has what it claimed until the next boot waits for that.
     let mut view = with_one_released(json!({"daemonlet.dev/update": "boot"}));
     let staged = json!({"replacing": hash("two"), "staged": true});

@@ -33,6 +33,11 @@ fn what_nodes_have_claimed_serves_no_more_before_they_say_that_it_ended() {
     patched["status"]["daemons"][0]["replacing"] = json!(format!("{}.d1", hash("two")));
     view.put(WatchedKind::NodeDaemons, patched);
     assert_eq!(counters(&view.plan(NOW), &fields), [3, 3, 1, 1]);
+    // Its disk takes nothing: what runs stays.
+    let mut fails = claims("a", "one", "two");
+    fails["status"]["daemons"][0]["phase"] = json!("failing");
+    view.put(WatchedKind::NodeDaemons, fails);
+    assert_eq!(counters(&view.plan(NOW), &fields), [4, 4, 0, 0]);
     // The old one of a surge serves until the new one does.
     let mut surges = daemon_set("two", json!({}), json!({}));
     surges["metadata"]["generation"] = json!(4);
@@ -55,6 +60,11 @@ fn nodes_that_go_on_to_a_revision_that_is_undone_do_not_have_the_current_one() {
     assert_eq!(counters(&plan, &["updatedNumberScheduled", "numberAvailable"]), [3, 3]);
     let message = format!("1 of 4 nodes is left: 1 node has claimed revision {} and replaces its pod", hash("two"));
     assert_eq!(condition(&plan, "Progressing"), ("True".to_owned(), "RollingOut".to_owned(), message));
+    let mut odd = claims("a", "one", "two");
+    odd["status"]["daemons"][0]["replacing"] = json!("x\n: all is well");
+    view.put(WatchedKind::NodeDaemons, odd);
+    let said = condition(&view.plan(NOW), "Progressing").2;
+    assert_eq!(said, "1 of 4 nodes is left: 1 node has claimed another revision and replaces its pod");
 }
 
 #[test]
