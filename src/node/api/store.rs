@@ -140,7 +140,8 @@ impl Store {
         self.with(|snapshot| {
             let scopes = snapshot.scopes.keys().map(|scope| (scope.clone(), ScopeState::default())).collect();
             // How far its history had come stays: that it went back is seen in the lists that follow.
-            let Snapshot { version, content, etcd_rollback_detection, .. } = *snapshot;
+            let Snapshot { version, content, mut etcd_rollback_detection, .. } = *snapshot;
+            etcd_rollback_detection.beyond = 0;
             *snapshot = Snapshot { version, content, scopes, etcd_rollback_detection, ..Snapshot::default() };
             snapshot.changed();
         });
@@ -304,9 +305,10 @@ impl Store {
     /// had reached: no fall shows there.
     pub(super) fn history_went_back(&self, from: u64, to: u64) {
         self.with(|snapshot| {
+            let beyond = snapshot.lists(&Scope::DaemonSets);
             let detection = &mut snapshot.etcd_rollback_detection;
             detection.note_fall(from, to);
-            detection.is_known = false;
+            (detection.is_known, detection.beyond) = (false, beyond);
             snapshot.version += 1;
         });
         self.wake();
@@ -315,14 +317,8 @@ impl Store {
     /// The watch of DaemonSets continues at a resource version; the first after a list has the list's version.
     pub(super) fn history_continues_at(&self, version: u64) {
         self.with(|snapshot| {
-            let etcd_rollback_detection = &mut snapshot.etcd_rollback_detection;
-            let first = !std::mem::replace(&mut etcd_rollback_detection.is_known, true);
-            if first && version > 0 && version < etcd_rollback_detection.at_list {
-                etcd_rollback_detection.note_fall(etcd_rollback_detection.at_list, version);
-                etcd_rollback_detection.reached = version;
-            }
-            etcd_rollback_detection.reached = etcd_rollback_detection.reached.max(version);
-            snapshot.version += u64::from(first);
+            let lists = snapshot.lists(&Scope::DaemonSets);
+            snapshot.version += u64::from(snapshot.etcd_rollback_detection.continues_at(version, lists));
         });
         self.wake();
     }

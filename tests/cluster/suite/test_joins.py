@@ -105,7 +105,7 @@ class JoinsTest(RolledOut):
     def test_3_after_an_abort_too_and_a_node_that_has_nothing_is_not_back(self):
         self.annotate(aborted=f"net-{self.hash_of('4')}")
         until(lambda: not self.having("4"), SOON, "it is taken back")
-        until(lambda: self.condition("Progressing")[2].endswith("again"), SOON, "all are back")
+        until(lambda: "every node is on revision" in self.condition("Progressing")[2], SOON, "all are back")
         self.admin.delete("controllerrevisions", f"net-{self.hash_of('3')}", "kube-system")
         before = self.images()
         name = self.join()

@@ -196,6 +196,14 @@ pub struct EtcdRollbackDetection {
     pub is_known: bool,
     /// The last fall of the resource versions.
     pub rollback: Option<EtcdRollback>,
+    /// So many complete lists of the DaemonSets are of the time before that fall: a watch that continues one of them says nothing
+    /// of the restored history.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub beyond: u64,
+}
+
+fn is_zero(lists: &u64) -> bool {
+    *lists == 0
 }
 
 impl EtcdRollbackDetection {
@@ -203,6 +211,20 @@ impl EtcdRollbackDetection {
     pub(super) fn note_fall(&mut self, from: u64, to: u64) {
         let number = self.rollback.map_or(0, |rollback| rollback.number) + 1;
         self.rollback = Some(EtcdRollback { number, from, to });
+    }
+
+    /// The watch that follows one of `lists` complete lists continues at `version`. Gives whether it is the first after that list.
+    pub(super) fn continues_at(&mut self, version: u64, lists: u64) -> bool {
+        if self.beyond > 0 && lists <= self.beyond {
+            return false;
+        }
+        let first = !std::mem::replace(&mut self.is_known, true);
+        if first && version > 0 && version < self.at_list {
+            self.note_fall(self.at_list, version);
+            self.reached = version;
+        }
+        self.reached = self.reached.max(version);
+        first
     }
 }
 

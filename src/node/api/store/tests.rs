@@ -334,7 +334,10 @@ fn history_goes_back_only_below_what_was_reached() {
         store.history_continues_at(at);
         store.snapshot().etcd_rollback_detection
     };
-    assert_eq!(listed(100), EtcdRollbackDetection { reached: 100, at_list: 100, is_known: true, rollback: None });
+    assert_eq!(
+        listed(100),
+        EtcdRollbackDetection { reached: 100, at_list: 100, is_known: true, ..EtcdRollbackDetection::default() }
+    );
     store.apply(&Scope::DaemonSets, daemon_set("a", "150", "i"));
     store.apply(&Scope::Pods, daemon_set("p", "900", "i"));
     assert_eq!(store.snapshot().etcd_rollback_detection.reached, 150, "each resource may have an etcd of its own");
@@ -354,4 +357,18 @@ fn history_goes_back_only_below_what_was_reached() {
         "an event shows a higher version than the watch resumes at"
     );
     assert_eq!(store.snapshot().etcd_rollback_detection.reached, 201);
+
+    // Another watch shows it first, and that of the DaemonSets continues the list from before.
+    let is_known = || store.snapshot().etcd_rollback_detection.is_known;
+    store.history_went_back(201, 190);
+    store.history_continues_at(201);
+    assert!(!is_known(), "nothing is known of the restored history");
+    store.complete(&Scope::DaemonSets, &seen(&[]));
+    store.history_continues_at(190);
+    assert!(is_known());
+    store.history_went_back(190, 180);
+    store.forget();
+    store.complete(&Scope::DaemonSets, &seen(&[]));
+    store.history_continues_at(185);
+    assert!(is_known());
 }

@@ -16,7 +16,7 @@ async fn a_history_that_went_back_is_found_when_watches_are_resumed() {
     until(&api, "known", |api| api.store().snapshot().etcd_rollback_detection.is_known).await;
     assert_eq!(
         api.store().snapshot().etcd_rollback_detection,
-        EtcdRollbackDetection { reached: 10, at_list: 0, is_known: true, rollback: None }
+        EtcdRollbackDetection { reached: 10, is_known: true, ..EtcdRollbackDetection::default() }
     );
     // Cut off and resumed where it was: one question a kind, and nothing is listed.
     fake.stop();
