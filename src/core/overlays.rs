@@ -58,6 +58,7 @@ pub struct Overlays {
     pub config_map: ObjectKey,
     pub known: KnownList,
     /// Where the list that the patches are from was read.
+    #[serde(default)]
     pub list: ListSource,
     /// The patches that apply here, in their order.
     pub patches: Vec<Patch>,

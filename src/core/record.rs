@@ -176,6 +176,7 @@ pub struct Instance {
     pub revision: String,
     /// The DaemonSet at the time when the instance was made, with its revision. `None` for an adopted instance whose
     /// template is unknown.
+    #[serde(default)]
     pub daemon_set: Option<Arc<DaemonSet>>,
     /// Version of the data it was made with (compared for `restart-on: config`).
     pub data_version: String,
@@ -196,6 +197,7 @@ pub struct Instance {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub noted: Option<Noted>,
     /// Whether a sandbox of it has ever been seen.
+    #[serde(default)]
     pub started: bool,
     /// Whether the container runtime, or the kubelet in its place, has listed it: then it is the kubelet's own runtime.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]

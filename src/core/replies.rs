@@ -47,6 +47,7 @@ pub struct HeldDaemon {
     pub state: State,
     pub reason: String,
     /// What to do about it, if there is something to do.
+    #[serde(default)]
     pub hint: Option<String>,
     /// Volumes of what runs that keep their last data: each is a change that is pending.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -144,6 +145,7 @@ pub struct RestartReport {
     /// What it waits for, or what happens meanwhile.
     pub reason: String,
     /// Why it is unknown when the old pods will be gone; the new one does not start before.
+    #[serde(default)]
     pub unsure: Option<String>,
 }
 

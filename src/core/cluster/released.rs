@@ -85,11 +85,13 @@ pub struct RolloutStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub released: Option<Released>,
     /// Whether first instances take it although a newer one is wanted.
+    #[serde(default)]
     pub is_held: bool,
     /// Why the rollout of the current revision is halted, if it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub halted: Option<String>,
     /// Whether a released revision is known and the coordinator has not looked at the newest generation yet.
+    #[serde(default)]
     pub is_behind: bool,
 }
 

@@ -43,6 +43,7 @@ pub struct Resources {
     pub cpu: u64,
     /// Bytes.
     pub memory: u64,
+    #[serde(default)]
     pub pods: u64,
 }
 

@@ -68,6 +68,7 @@ pub struct Mirror {
     pub node_uid: Option<String>,
     /// Its resource version when it was first seen: a later mirror pod with a lower one comes from an API server that
     /// was restored from a backup.
+    #[serde(default)]
     pub version: u64,
     /// Whether its deletion has been judged: it is not noted again when the next mirror pod shows.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]

@@ -83,6 +83,7 @@ pub struct RetryBackoff {
     #[serde(default, deserialize_with = "Fingerprint::or_unknown")]
     pub surroundings: Fingerprint,
     /// Whether the kubelet rejected it: then the count restarts once an instance is accepted.
+    #[serde(default)]
     pub not_accepted: bool,
 }
 

@@ -24,6 +24,7 @@ pub struct Good {
     /// Version of the data with which an instance of it was available, kept for a roll-back.
     pub data_version: String,
     /// Whether that data is kept (only if a roll-back is configured).
+    #[serde(default)]
     pub has_rollback_data: bool,
     /// Data that an instance has used for a short time, and that may become the good data.
     #[serde(default, skip_serializing_if = "Option::is_none")]

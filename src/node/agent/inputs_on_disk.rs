@@ -32,6 +32,7 @@ pub(super) struct InputsOnDisk {
     /// When what has changed is to be written.
     pub(super) due: Option<Timestamp>,
     /// The pause after the last write.
+    #[serde(default)]
     pub(super) pause: Option<Pause>,
 }
 

@@ -26,6 +26,7 @@ pub(super) struct NodeWrites<W> {
     #[serde(default = "Option::default")]
     change: Option<W>,
     /// Whether there was a connection to the API server.
+    #[serde(default)]
     is_linked: bool,
     /// Not before.
     next: Option<Timestamp>,

@@ -60,6 +60,7 @@ pub(super) struct Observation {
     /// Whether the manifest folder is watched; else it is polled.
     pub(super) manifests_watched: bool,
     /// How the folders that the agent writes to differ from what the machine has at their paths; `None`: this pass did
+    #[serde(default)]
     /// not compare.
     pub(super) mounts: Option<BTreeMap<PathBuf, Option<MountDifference>>>,
     /// Which instances' volume data was checked.
@@ -116,8 +117,10 @@ pub(super) struct ObservedApi {
     /// What happened to mirror pods since the last pass.
     pub(super) sightings: Vec<Sighting>,
     /// Whether the snapshot is from before this connection, whose cluster has yet to identify itself.
+    #[serde(default)]
     pub(super) is_former: bool,
     /// Whether the API server has shown more since a cluster last identified itself.
+    #[serde(default)]
     pub(super) has_news: bool,
 }
 

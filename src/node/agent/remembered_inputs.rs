@@ -74,6 +74,7 @@ pub(super) struct RememberedInputs {
     /// The Node as the API last had it.
     pub(super) node: Option<NodeView>,
     /// When it was first seen with another UID than before.
+    #[serde(default)]
     pub(super) node_since: Option<Timestamp>,
     /// The API's DaemonSets that are ours.
     pub(super) daemon_sets: BTreeMap<ObjectKey, Arc<DaemonSet>>,

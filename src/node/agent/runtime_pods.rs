@@ -47,6 +47,7 @@ pub(super) struct RuntimePod {
     /// What the kubelet says of it (`{"status": …}`), if it was asked.
     pub(super) reported: Option<Value>,
     /// Which instance it is, if it is a static pod with our annotations.
+    #[serde(default)]
     pub(super) instance: Option<DescribedInstance>,
 }
 

@@ -59,6 +59,7 @@ struct Provider {
     args: Vec<String>,
     #[serde(default)]
     env: Vec<ProviderVariable>,
+    #[serde(default)]
     token_attributes: Option<TokenAttributes>,
 }
 

@@ -43,6 +43,7 @@ pub struct Grant {
     /// Volume types, as a volume's field names them.
     pub volume_types: Vec<String>,
     /// Annotations that container runtimes and their plugins obey: patterns in which `*` matches any text.
+    #[serde(default)]
     pub annotations: Vec<String>,
 }
 

@@ -97,14 +97,18 @@ pub(in super::super) struct Acceptance {
     /// Since when the kubelet has been seen at work, while an instance is late.
     at_work: Option<Span>,
     /// When it was last seen at work.
+    #[serde(default)]
     last_at_work: Option<Span>,
     /// Whether it reported that itself.
     #[serde(default)]
     says_itself: bool,
     /// The last sign of life that it left: in its Node, and the sandboxes that it has made.
+    #[serde(default)]
     heartbeat: Option<String>,
+    #[serde(default)]
     sandboxes: Option<BTreeSet<String>>,
     /// Since when the API server has answered, if it does.
+    #[serde(default)]
     answers_since: Option<Span>,
 }
 

@@ -30,6 +30,7 @@ pub(in super::super) struct NodeLease {
     writing: bool,
     version: Option<String>,
     /// Why the API server refuses to keep it, if it does.
+    #[serde(default)]
     problem: Option<Problem>,
     /// How long the last refusal was waited for.
     pause: Span,

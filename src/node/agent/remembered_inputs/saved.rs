@@ -36,7 +36,9 @@ pub(in crate::node::agent) struct SavedInputs {
     /// Secrets and tokens are not in it: they are sealed, in a file of their own.
     pub(in crate::node::agent) sealed: bool,
     /// The boot (`boot_id`) in which it was saved.
+    #[serde(default)]
     pub(in crate::node::agent) boot: Option<String>,
+    #[serde(default)]
     pub(super) clocks: Boot,
     /// The folder of the manifests in that boot.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -48,6 +50,7 @@ pub(in crate::node::agent) struct SavedInputs {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) api_endpoint: Option<Endpoint>,
     /// The resource version that the cluster's history had reached.
+    #[serde(default)]
     pub(super) reached: u64,
     /// The Node as the API last had it.
     pub(super) node: Option<NodeView>,
@@ -96,6 +99,7 @@ pub(in crate::node::agent) struct SavedSecrets {
     pub(super) objects: Values,
     pub(in crate::node::agent) tokens: Vec<IssuedToken>,
     /// Data of good revisions with Secrets in it.
+    #[serde(default)]
     pub(super) rollback_data: Vec<SealedRollbackData>,
     /// Secrets of the folders' files.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

@@ -47,6 +47,7 @@ pub(in crate::node::agent) struct LateAnswer {
     pub(in crate::node::agent) network_ready: Option<bool>,
     pub(in crate::node::agent) kubelet_answers: bool,
     /// Whether the kubelet reported which pods it has.
+    #[serde(default)]
     pub(in crate::node::agent) lists_pods: bool,
     /// The kubelet's reports, by pod UID.
     pub(in crate::node::agent) words: BTreeMap<String, KubeletReport>,

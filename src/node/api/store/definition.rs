@@ -61,6 +61,7 @@ pub struct Definition {
     /// [`fingerprint`] of its source.
     pub(super) fingerprint: u64,
     /// [`bounds::weight`], where what is kept of its namespace is bounded; else 0.
+    #[serde(default)]
     pub(super) weight: usize,
 }
 

@@ -23,6 +23,7 @@ pub struct Sighting {
     pub mirror_uid: String,
     pub pod: ObjectKey,
     /// The UID of the Node that owns it; `None`: another object does.
+    #[serde(default)]
     pub node_uid: Option<String>,
     /// The UID of the DaemonSet that owns it, if one does.
     #[serde(default, skip_serializing_if = "Option::is_none")]

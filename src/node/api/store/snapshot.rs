@@ -154,8 +154,10 @@ pub struct Snapshot {
     pub content: u64,
     pub daemon_sets: BTreeMap<ObjectKey, Definition>,
     /// DaemonSets of which no more is known than that they exist.
+    #[serde(default)]
     pub(super) not_selected: Arc<BTreeMap<ObjectKey, UnselectedDaemonSet>>,
     /// Those of them that are to be read whole ([`Snapshot::to_read`]).
+    #[serde(default)]
     pub(super) to_read: BTreeSet<ObjectKey>,
     /// The own Node.
     pub node: Option<Entry>,

@@ -20,6 +20,7 @@ pub(super) struct Tombstone {
     /// neither, so the deletion records it.
     pub(super) orphan: bool,
     /// Those that were seen before it have lower ones.
+    #[serde(default)]
     number: u64,
 }
 

@@ -29,6 +29,7 @@ pub(super) struct ClusterIdentityCheck {
     asked_at: Option<Timestamp>,
     asked_on: u64,
     /// When it was first asked there.
+    #[serde(default)]
     first_asked_at: Option<Timestamp>,
     /// How often it has not identified itself there.
     #[serde(default)]
@@ -36,6 +37,7 @@ pub(super) struct ClusterIdentityCheck {
     /// The connection on which it last identified itself.
     known_on: Option<u64>,
     /// The last connection on which it forbade the question.
+    #[serde(default)]
     believed_on: Option<u64>,
     /// The UID of another cluster than the one that is remembered.
     pub(super) other: Option<String>,
@@ -43,12 +45,16 @@ pub(super) struct ClusterIdentityCheck {
     #[serde(default)]
     pub(super) is_back: bool,
     /// The newest connection, whether it is there or not.
+    #[serde(default)]
     newest: Option<u64>,
     /// The same, while it is there.
+    #[serde(default)]
     pub(super) linked_on: Option<u64>,
     /// The first connection on which it had yet to identify itself, since it last did.
+    #[serde(default)]
     doubted_on: Option<u64>,
     /// The connection on which it was asked and did not identify itself, and why.
+    #[serde(default)]
     unsaid: Option<(u64, ApiFailure)>,
 }
 
