@@ -120,14 +120,14 @@ pub enum KnownList {
 fn gap_or_words<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<ListGap, D::Error> {
     #[derive(Deserialize)]
     #[serde(untagged)]
-    enum Recorded {
+    enum GapOrWords {
         Gap(ListGap),
         Words(String),
     }
     let known = [ListGap::NodeLabels, ListGap::Absent];
-    Ok(match Recorded::deserialize(deserializer)? {
-        Recorded::Gap(gap) => gap,
-        Recorded::Words(recorded) => {
+    Ok(match GapOrWords::deserialize(deserializer)? {
+        GapOrWords::Gap(gap) => gap,
+        GapOrWords::Words(recorded) => {
             known.into_iter().find(|gap| gap.to_string() == recorded).unwrap_or(ListGap::NotRead)
         }
     })
