@@ -21,8 +21,8 @@ const WAITS: i64 = 60_000;
 const WITHOUT_API: i64 = 8;
 /// After which an agent without an API server judges by the kubelet's silence.
 const MAX_EVENT_DELAY: i64 = 120_000;
-/// How soon an agent looks for a rejection, in milliseconds.
-const LOOKS: i64 = 15_000;
+/// How soon an agent checks for a rejection, in milliseconds.
+const REJECTION_CHECK: i64 = 15_000;
 
 /// What stands in the way of daemons.
 #[derive(Default)]
@@ -104,10 +104,10 @@ impl Room {
         }
     }
 
-    /// An agent looks for a rejection after a while: what it cannot read then it misses.
+    /// An agent checks for a rejection after a while: what it cannot read then it misses.
     pub(crate) fn look(&mut self, server: &api::Server) {
         let is_served = server.reach == api::Reach::Up && !server.is_other && server.refusals.is_empty();
-        let missed = self.in_time.iter().filter(|(_, at)| !is_served && server.steady - **at < LOOKS);
+        let missed = self.in_time.iter().filter(|(_, at)| !is_served && server.steady - **at < REJECTION_CHECK);
         self.unread.extend(missed.map(|(revision, _)| revision.clone()));
     }
 

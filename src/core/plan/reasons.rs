@@ -20,7 +20,7 @@ impl Reasons {
         self.0.contains(reason)
     }
 
-    /// Whether they say only that nobody has shown whether it is ready.
+    /// Whether they say only that its readiness is unknown.
     pub fn say_unseen_only(&self) -> bool {
         self.0.iter().all(|reason| matches!(reason, Reason::ReadinessUnknown(_)))
     }

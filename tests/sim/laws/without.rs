@@ -48,7 +48,7 @@ impl Laws {
             }
             // An unknown mode changes nothing, and so starts nothing either.
             let may_wait = (node.not_ready.is_some() || daemon.is_mistyped()) && !self.placed.contains(&name);
-            // What an API server does not serve of a new DaemonSet nobody knows, nor whether what no record shows has ended.
+            // What an API server does not serve of a new DaemonSet is not known, nor whether what no record shows has ended.
             let needs_api = daemon.in_api() && !self.placed.contains(&name) || is_forgotten;
             let may_wait = may_wait || needs_api && !is_served;
             // Without its labels the Node is none that a daemon with a selector starts on.

@@ -27,7 +27,7 @@ pub(in super::super) enum Instances {
 pub(in super::super) struct VolumeChecks {
     all_at: Option<Timestamp>,
     not_started_at: Option<Timestamp>,
-    /// The kubelet has just started an instance, or somebody asks what a pass would do: all data is checked once more.
+    /// The kubelet has just started an instance, or `daemonlet plan` asks: all data is checked once more.
     at_once: bool,
     /// There are instances that the kubelet may not know yet.
     not_started: bool,
