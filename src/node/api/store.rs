@@ -141,7 +141,7 @@ impl Store {
             let scopes = snapshot.scopes.keys().map(|scope| (scope.clone(), ScopeState::default())).collect();
             // How far its history had come stays: that it went back is seen in the lists that follow.
             let Snapshot { version, content, mut etcd_rollback_detection, .. } = *snapshot;
-            etcd_rollback_detection.beyond = 0;
+            (etcd_rollback_detection.is_known, etcd_rollback_detection.beyond) = (false, 0);
             *snapshot = Snapshot { version, content, scopes, etcd_rollback_detection, ..Snapshot::default() };
             snapshot.changed();
         });

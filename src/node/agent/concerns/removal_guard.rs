@@ -172,8 +172,9 @@ impl RemovalGuard {
 
     /// Whether a complete list of `api` has been compared with what runs, by `plan`, and nothing waits for another one.
     pub(in super::super) fn has_compared(&self, api: Option<&Snapshot>, plan: &Plan) -> bool {
-        let is_known = api.is_some_and(|api| api.etcd_rollback_detection.is_known);
-        is_known && !plan.removals_held && !self.has_second_list(api)
+        let is_known =
+            |api: &Snapshot| api.lists(&Scope::DaemonSets) > 0 && api.etcd_rollback_detection.is_known;
+        api.is_some_and(is_known) && !plan.removals_held && !self.has_second_list(api)
     }
 
     /// The questions that are due after a pass was planned.

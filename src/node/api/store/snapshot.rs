@@ -217,7 +217,7 @@ impl EtcdRollbackDetection {
 
     /// The watch that follows one of `lists` complete lists continues at `version`. Gives whether it is the first after that list.
     pub(super) fn continues_at(&mut self, version: u64, lists: u64) -> bool {
-        if self.beyond > 0 && lists <= self.beyond {
+        if lists <= self.beyond {
             return false;
         }
         let first = !std::mem::replace(&mut self.is_known, true);

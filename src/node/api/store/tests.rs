@@ -368,7 +368,11 @@ fn history_goes_back_only_below_what_was_reached() {
     assert!(is_known());
     store.history_went_back(190, 180);
     store.forget();
+    store.history_continues_at(185);
+    assert!(!is_known(), "it continues a list that is forgotten");
     store.complete(&Scope::DaemonSets, &seen(&[]));
     store.history_continues_at(185);
     assert!(is_known());
+    store.forget();
+    assert!(!is_known(), "nothing has been listed since");
 }

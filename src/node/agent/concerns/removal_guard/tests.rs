@@ -8,7 +8,9 @@ use crate::core::plan::DaemonPlan;
 use crate::core::record::DaemonRecord;
 use crate::core::time::at;
 use crate::node::agent::decide::tests::object;
+use crate::node::api;
 use crate::node::api::Definition;
+use crate::node::api::ScopeState;
 
 use crate::node::api::ApiFailure;
 use crate::node::api::FailureKind;
@@ -217,4 +219,28 @@ fn a_refused_question_is_asked_again_soon_and_then_less_often() {
     }
     assert_eq!(pass(now, 1, true), (false, Some(ASK_AGAIN)), "at the longest");
     assert_eq!(pass(now, 2, false), (true, Some(ASK_AGAIN)), "of a new connection nothing is known");
+}
+
+#[test]
+fn only_a_list_ends_the_doubt_about_a_restored_backup() {
+    let back = api::EtcdRollback { number: 1, from: 20, to: 10 };
+    let shows = |lists: u64| {
+        let mut api = Snapshot::default();
+        api.scopes.insert(Scope::DaemonSets, ScopeState { lists, ..ScopeState::default() });
+        (api.etcd_rollback_detection.is_known, api.etcd_rollback_detection.rollback) = (true, Some(back));
+        api
+    };
+    let mut guard = RemovalGuard::default();
+    let mut doubts_after = |lists: u64| {
+        let observation = Observation::of(Some(shows(lists)), Knowledge::NeverHeard, 0);
+        let definitions = ApiDefinitions::default();
+        guard.observe(&observation, &definitions);
+        let records = Records::new();
+        let known =
+            QuestionInputs { records: &records, definitions: &definitions, cluster: None, removals_delay: Span::ZERO };
+        guard.requests(&observation, &Plan::default(), &known, &mut Log::default());
+        guard.etcd_rollback.problem().is_some()
+    };
+    assert!(doubts_after(0), "its view was forgotten");
+    assert!(!doubts_after(1));
 }
