@@ -33,6 +33,8 @@ _SIMULATOR = [sys.executable, "-u", REPO / "tests" / "sim" / "run.py"]
 _UNIFIED = Path("/sys/fs/cgroup/cgroup.controllers")
 _CARGO = re.compile(r"^test result: \w+\. (\d+) passed; (\d+) failed; (\d+) ignored")
 _CLUSTER = re.compile(r"^(\d+) passed, (\d+) failed, (\d+) skipped$")
+# What cargo's tests, and the cluster tests, say of one that failed.
+_FAILED = re.compile(r"^(?:---- (.+) stdout ----|  FAILED +(?:[\d.]+ s  )?(.+))$")
 
 
 class Tally:
@@ -40,6 +42,7 @@ class Tally:
 
     def __init__(self):
         self.passed = self.failed = self.skipped = 0
+        self.failures = []
         self._lock = threading.Lock()
 
     def step(self, name, argv, pattern=None, env=None):
@@ -68,6 +71,7 @@ class Tally:
             running.join()
             print("".join(lines), end="", flush=True)
             self.failed += left  # whatever kept them from being run
+            self.failures += [name for name, *_ in steps[len(steps) - left:]]
             lines.clear()
             left = 0
 
@@ -76,12 +80,14 @@ class Tally:
     def _run(self, name, argv, pattern, out, **how):
         """Runs a command, adds what it counts, and gives its closing line."""
         began = time.monotonic()
-        counts = [0, 0, 0]
+        counts, failures = [0, 0, 0], []
         with subprocess.Popen(argv, cwd=REPO, stdout=subprocess.PIPE, text=True, errors="replace", **how) as child:
             for line in child.stdout:
                 found = pattern.match(line) if pattern else None
                 if found:
                     counts = [sum(pair) for pair in zip(counts, map(int, found.groups()))]
+                if failed := _FAILED.match(line):
+                    failures.append(f"{name}: {failed[1] or failed[2]}")
                 if not (found and pattern is _CLUSTER):
                     out(line)
         if not pattern:
@@ -89,6 +95,7 @@ class Tally:
         elif child.returncode and not counts[1]:
             counts[1] = 1  # it broke before it could count
         with self._lock:
+            self.failures += failures or [name] * bool(child.returncode)
             self.passed, self.failed, self.skipped = (a + b for a, b in zip((self.passed, self.failed, self.skipped), counts))
         return f"=== {name}: {'ok' if child.returncode == 0 else 'FAILED'}, {time.monotonic() - began:.0f} s"
 
@@ -121,6 +128,8 @@ def main():
         _everything(tally, lives, long)
     if not CORPUS.is_dir():
         print(f"not tested: published manifests (there is no folder {CORPUS})")
+    for failure in tally.failures:
+        print(f"failed: {failure}")
     print(f"{tally.passed} passed, {tally.failed} failed, {tally.skipped} skipped")
     return 1 if tally.failed else 0
 
@@ -138,6 +147,7 @@ def _check(tally, env, making=None):
         made = making.wait() == 0
         print(f"=== tools: {'ok' if made else 'FAILED'}, {time.monotonic() - began:.0f} s, lints and builds included", flush=True)
         tally.failed += not made
+        tally.failures += ["tools"] * (not made)
     if made and tools.bin_dir().exists():
         env["DAEMONLET_TOOLS"] = str(tools.bin_dir())
     tally.step("cargo test", test, _CARGO, env)
