@@ -170,10 +170,12 @@ impl RemovalGuard {
         beyond.zip(api).is_some_and(|(beyond, api)| api.lists(&Scope::DaemonSets) > beyond)
     }
 
-    /// Whether a complete list of `api` has been compared with what runs, by `plan`, and nothing waits for another one.
+    /// Whether a complete list of `api` has been compared with what runs, by `plan`, and nothing waits for another one. Without
+    /// the pods nothing counts as missing.
     pub(in super::super) fn has_compared(&self, api: Option<&Snapshot>, plan: &Plan) -> bool {
-        let is_known =
-            |api: &Snapshot| api.lists(&Scope::DaemonSets) > 0 && api.etcd_rollback_detection.is_known;
+        let is_known = |api: &Snapshot| {
+            api.lists(&Scope::DaemonSets) > 0 && api.is_current(&Scope::Pods) && api.etcd_rollback_detection.is_known
+        };
         api.is_some_and(is_known) && !plan.removals_held && !self.has_second_list(api)
     }
 

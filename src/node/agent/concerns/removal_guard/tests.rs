@@ -222,25 +222,24 @@ fn a_refused_question_is_asked_again_soon_and_then_less_often() {
 }
 
 #[test]
-fn only_a_list_ends_the_doubt_about_a_restored_backup() {
+fn only_a_view_that_shows_what_is_missing_ends_the_doubt_about_a_restored_backup() {
     let back = api::EtcdRollback { number: 1, from: 20, to: 10 };
-    let shows = |lists: u64| {
-        let mut api = Snapshot::default();
-        api.scopes.insert(Scope::DaemonSets, ScopeState { lists, ..ScopeState::default() });
-        (api.etcd_rollback_detection.is_known, api.etcd_rollback_detection.rollback) = (true, Some(back));
-        api
-    };
     let mut guard = RemovalGuard::default();
-    let mut doubts_after = |lists: u64| {
-        let observation = Observation::of(Some(shows(lists)), Knowledge::NeverHeard, 0);
-        let definitions = ApiDefinitions::default();
+    let mut doubts_with = |lists: u64, pods: Option<FailureKind>| {
+        let mut api = Snapshot::default();
+        let error = pods.map(|kind| (ApiFailure::new(kind, "refused"), at(0)));
+        api.scopes.insert(Scope::DaemonSets, ScopeState { lists, ..ScopeState::default() });
+        api.scopes.insert(Scope::Pods, ScopeState { error, ..ScopeState::default() });
+        (api.etcd_rollback_detection.is_known, api.etcd_rollback_detection.rollback) = (true, Some(back));
+        let observation = Observation::of(Some(api), Knowledge::NeverHeard, 0);
+        let (definitions, records) = (ApiDefinitions::default(), Records::new());
         guard.observe(&observation, &definitions);
-        let records = Records::new();
         let known =
             QuestionInputs { records: &records, definitions: &definitions, cluster: None, removals_delay: Span::ZERO };
         guard.requests(&observation, &Plan::default(), &known, &mut Log::default());
         guard.etcd_rollback.problem().is_some()
     };
-    assert!(doubts_after(0), "its view was forgotten");
-    assert!(!doubts_after(1));
+    assert!(doubts_with(0, None), "its view was forgotten");
+    assert!(doubts_with(1, Some(FailureKind::Forbidden)), "whether a missing DaemonSet was orphaned is unknown");
+    assert!(!doubts_with(1, None));
 }
