@@ -117,6 +117,9 @@ pub(super) struct AgentState {
     /// Whether something may run here that no record knows: this process has not asked the runtime yet.
     #[serde(default)]
     pub(super) may_run_unrecorded: bool,
+    /// The last daemon of those that were written in turn, as not all had room: those behind it come first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) rendered_last: Option<ObjectKey>,
     /// Whether the state folder had no remembered inputs at the start.
     #[serde(default)]
     pub(super) has_no_inputs: bool,
@@ -183,6 +186,7 @@ impl AgentState {
             runtime_is_kubelets: false,
             runtime_has_lost_all: false,
             may_run_unrecorded: purpose == Purpose::Work,
+            rendered_last: None,
             has_no_inputs: false,
             clock: Clock::default(),
             node_was_shown: false,

@@ -11,6 +11,7 @@ use crate::core::pass::Plan;
 use crate::core::plan::Action;
 use crate::core::plan::DaemonPlan;
 use crate::core::plan::Note;
+use crate::core::rendering::RenderResult;
 use crate::core::time::Timestamp;
 use crate::node::agent::observation::Observation;
 use crate::node::agent::planning;
@@ -26,9 +27,10 @@ pub(super) fn planned(
     cache: &mut RenderCache,
 ) -> (Plan, bool) {
     let mut plan = planning::plan(observation, state, config, cache);
-    let incomplete = unwritable(&plan);
-    if !incomplete.is_empty() {
-        cache.make_whole(&incomplete);
+    let turn = cache.turn(&written(&plan), state.rendered_last.as_ref());
+    if turn.last.is_some() || plan.daemons.iter().any(is_unwritable) {
+        state.rendered_last = turn.last.or(state.rendered_last.take());
+        cache.make_whole(turn.chosen);
         plan = planning::plan(observation, state, config, cache);
     }
     // Before anything is put off: what waits for its turn is written then.
@@ -77,23 +79,29 @@ fn is_tenants(daemon: &DaemonPlan, state: &AgentState) -> bool {
     }
 }
 
-/// Daemons whose plan writes what was given up after it was last written, a file was changed or lost, or what had no room to
-/// be whole.
-fn unwritable(plan: &Plan) -> BTreeSet<ObjectKey> {
+/// Daemons of whose definitions something is to be written.
+fn written(plan: &Plan) -> BTreeSet<ObjectKey> {
     // What was adopted is rendered from the definition of another daemon.
     let keys = |d: &DaemonPlan| {
         let own = d.record.instances.iter().filter_map(|i| Some(i.daemon_set.as_ref()?.key.clone()));
         own.chain([d.key.clone()]).collect::<Vec<ObjectKey>>()
     };
-    plan.daemons.iter().filter(|d| is_unwritable(d)).flat_map(keys).collect()
+    plan.daemons.iter().filter(|d| to_write(d).next().is_some()).flat_map(keys).collect()
 }
 
+/// Whether something is to be written that was given up after it was last written, or that had no room to be whole.
 fn is_unwritable(daemon: &DaemonPlan) -> bool {
-    daemon.actions.iter().any(|action| match action {
+    to_write(daemon).any(|rendering| !rendering.is_whole())
+}
+
+/// What is written, or tried whether there is room for it.
+fn to_write(daemon: &DaemonPlan) -> impl Iterator<Item = &RenderResult> {
+    daemon.actions.iter().filter_map(|action| match action {
         Action::Start { rendering, .. } | Action::Refresh { rendering, .. } | Action::Verify { rendering, .. } => {
-            !rendering.is_whole()
+            Some(&**rendering)
         }
-        _ => false,
+        Action::End { successor, .. } => successor.as_deref(),
+        _ => None,
     })
 }
 

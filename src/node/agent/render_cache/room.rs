@@ -20,8 +20,6 @@ pub(super) struct RenderRoom {
     pub(super) taken: usize,
     /// Those whose turn it is: they have their room.
     pub(super) turn: BTreeSet<ObjectKey>,
-    /// The last one that had its turn: those behind it come first.
-    pub(super) last: Option<ObjectKey>,
 }
 
 impl RenderRoom {

@@ -324,6 +324,14 @@ fn what_is_to_be_written_of_tenants_is_written_in_several_passes() {
     let (mut passes, mut started) = (0, BTreeSet::new());
     while started.len() < all.len() {
         let mut decision = decide(&seen, &state, &config, &mut cache);
+        if passes == 0 {
+            cache.shrink();
+            let mut later = state.clone();
+            later.rendered_last = Some(ObjectKey::new("a", "d20"));
+            let in_turn = decide(&seen, &later, &config, &mut cache);
+            decide(&seen, &later, &config, &mut cache).assert_same(&in_turn, "the next call chooses the same");
+            decided(&seen, &later, &config).assert_same(&in_turn, "and so does an empty cache");
+        }
         let starts = |daemon: &&DaemonPlan| daemon.actions.iter().any(|action| matches!(action, Action::Start { .. }));
         let now: Vec<_> = decision.plan.daemons.iter().filter(starts).collect();
         assert!((1..=16).contains(&now.len()), "{} at one time", now.len());
