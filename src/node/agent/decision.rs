@@ -51,18 +51,38 @@ pub(super) struct Decision {
 impl Decision {
     /// Asserts that `other` decides the same; requests and lines may stand in another order.
     pub(super) fn assert_same(&self, other: &Self, why: &str) {
-        let sorted = |decision: &Self| {
-            let mut requests: Vec<String> = decision.requests.iter().map(|request| format!("{request:?}")).collect();
-            let mut lines: Vec<String> = decision.log.0.iter().map(|line| line.text.clone()).collect();
-            requests.sort();
-            lines.sort();
-            (requests, lines)
-        };
-        assert_eq!(sorted(self), sorted(other), "{why}");
-        assert!(self.plan == other.plan, "{why}: another plan");
-        assert_eq!((self.due, &self.problems), (other.due, &other.problems), "{why}");
-        assert!(self.state.records == other.state.records, "{why}: other records");
-        assert!(self.state.concerns == other.state.concerns, "{why}: other concerns");
+        fn sorted<T: std::fmt::Debug>(all: &[T]) -> Vec<String> {
+            let mut all: Vec<String> = all.iter().map(|one| format!("{one:?}")).collect();
+            all.sort();
+            all
+        }
+        let Self {
+            plan,
+            save_inputs,
+            adopters,
+            gates,
+            to_touch,
+            to_clear,
+            requests,
+            events,
+            problems,
+            log,
+            due,
+            state,
+        } = self;
+        assert_eq!(sorted(requests), sorted(&other.requests), "{why}");
+        assert_eq!(sorted(&log.0), sorted(&other.log.0), "{why}");
+        for (daemon, other) in plan.daemons.iter().zip(&other.plan.daemons) {
+            assert_eq!(daemon, other, "{why}: another plan");
+        }
+        assert!(*plan == other.plan, "{why}: another plan");
+        assert_eq!((save_inputs, adopters, gates), (&other.save_inputs, &other.adopters, &other.gates), "{why}");
+        assert_eq!((to_touch, to_clear, events), (&other.to_touch, &other.to_clear, &other.events), "{why}");
+        assert_eq!((due, problems), (&other.due, &other.problems), "{why}");
+        assert!(state.records == other.state.records, "{why}: other records");
+        assert!(state.concerns == other.state.concerns, "{why}: other concerns");
+        assert!(state.inputs == other.state.inputs, "{why}: other inputs");
+        assert!(*state == other.state, "{why}: another state");
     }
 }
 

@@ -182,4 +182,4 @@ fn text(value: &Value) -> String {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

@@ -62,7 +62,7 @@ pub(super) enum Goal {
 }
 
 /// What the agent carries from pass to pass.
-#[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 pub(super) struct AgentState {
     pub(super) purpose: Purpose,
     pub(super) goal: Goal,

@@ -38,6 +38,7 @@ use super::*;
 
 mod clocks;
 mod deleted_mirrors;
+mod determinism;
 mod gates;
 mod inputs;
 mod not_accepted;
@@ -181,21 +182,6 @@ fn a_manifest_folder_that_cannot_be_read_ends_and_starts_nothing_and_the_pass_ru
 }
 
 #[test]
-fn the_same_observation_and_state_give_the_same_decision_whatever_the_cache_holds() {
-    let (config, observation) = (config(), observation(Some(Snapshot::default())));
-    let state = state(&config);
-    let mut cache = RenderCache::default();
-    let first = decide(&observation, &state, &config, &mut cache);
-    let again = decide(&observation, &state, &config, &mut cache);
-    let empty = decided(&observation, &state, &config);
-    for other in [again, empty] {
-        assert_eq!((&other.plan, &other.requests, &other.log), (&first.plan, &first.requests, &first.log));
-        assert_eq!((other.due, other.save_inputs, &other.problems), (first.due, first.save_inputs, &first.problems));
-        assert_eq!((&other.state.records, &other.state.concerns), (&first.state.records, &first.state.concerns));
-    }
-}
-
-#[test]
 fn a_reply_about_an_instance_that_is_gone_changes_nothing() {
     let config = config();
     let state = state(&config);
@@ -258,33 +244,6 @@ fn data_that_could_not_be_written_whole_is_not_known_to_be_there() {
     let outcome = EffectOutcome { unwritten: uids[..1].iter().cloned().collect(), ..EffectOutcome::default() };
     let state = AgentState::commit(decision.state, &decision.plan, &outcome, observation.now);
     assert_eq!(state.written.keys().collect::<Vec<_>>(), ["uid-2"]);
-}
-
-#[test]
-fn the_order_in_which_concerns_are_asked_changes_nothing() {
-    let config = config();
-    let mut ending = state(&config);
-    ending.tear_down();
-    let mut unsure = state(&config);
-    unsure.inputs.daemon_sets.insert(key(), daemon_set());
-    for state in [state(&config), ending, unsure] {
-        for api in [None, Some(Snapshot::default())] {
-            for runtime in [Knowledge::NeverHeard, Knowledge::Current(Arc::default())] {
-                let observation = Observation { runtime, ..observation(api.clone()) };
-                let mut order = Concern::ALL;
-                let first = decide_in_order(&order, &observation, &state, &config, &mut RenderCache::default());
-                let mut seed = 1_u64;
-                for _ in 0..40 {
-                    for end in (1..order.len()).rev() {
-                        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-                        order.swap(end, usize::try_from(seed >> 33).unwrap() % (end + 1));
-                    }
-                    let other = decide_in_order(&order, &observation, &state, &config, &mut RenderCache::default());
-                    other.assert_same(&first, &format!("{order:?}"));
-                }
-            }
-        }
-    }
 }
 
 #[test]

@@ -5,7 +5,7 @@
 use crate::core::render::RenderOptions;
 
 /// Render options with a version that grows whenever they change.
-#[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub(in crate::node::agent) struct VersionedOptions {
     options: RenderOptions,
     version: u64,

@@ -202,8 +202,15 @@ fn what_is_no_recording_is_refused_and_never_panics() {
     assert!(matches!(replay(&endless), Err(ReadError::TooLarge)));
 }
 
-/// A life in which a new revision takes the place of an instance, as the API tells of it and the runtime shows it.
 fn update() -> Vec<RecordedPass> {
+    update_seen_by(|_, _, _| {})
+}
+
+/// A life in which a new revision takes the place of an instance, as the API tells of it and the runtime shows it; `look`
+/// sees each pass before it is decided.
+pub(in crate::node::agent) fn update_seen_by(
+    mut look: impl FnMut(&Observation, &AgentState, &Config),
+) -> Vec<RecordedPass> {
     let config = config("update-jitter = \"0s\"\n");
     let [old, new] = ["i:1", "i:2"].map(|image| daemon_set(image, json!({})));
     let mut now = state(&config, &daemon_set("i:1", json!({})));
@@ -221,6 +228,7 @@ fn update() -> Vec<RecordedPass> {
             files.ours.values().map(|manifest| RuntimePod::test(&manifest.uid, true)).collect(),
         ));
         seen.manifests = Knowledge::Current(Arc::new(Scan { ours: files.ours.clone(), ..Scan::default() }));
+        look(&seen, &now, &config);
         let (decision, cache) = decided(&seen, &now, &config);
         let mut outcome = EffectOutcome::default();
         for daemon in &decision.plan.daemons {
