@@ -95,3 +95,47 @@ impl AdmissionDryRuns {
         requests
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::core::dry_run::DryRunAnswer;
+    use crate::core::dry_run::DryRunReply;
+    use crate::core::model::Lookup;
+    use crate::core::plan::DaemonPlan;
+    use crate::core::record::DaemonRecord;
+    use crate::node::agent::decide::tests::daemon_set;
+    use crate::node::agent::decide::tests::key;
+
+    use super::*;
+
+    fn asks(question: &Question) -> Plan {
+        let record = DaemonRecord::new(key(), 0);
+        let daemon = DaemonPlan { question: Some(question.clone()), ..DaemonPlan::new(record) };
+        Plan { daemons: vec![daemon], ..Plan::default() }
+    }
+
+    fn refused(question: &Question) -> Observation {
+        let (message, question) = ("pods \"net-\" is forbidden: no".to_owned(), question.clone());
+        let reply = DryRunReply::Status { code: 403, message, names_object: true };
+        Observation { replies: vec![Reply::DryRun { question, reply }], ..Observation::default() }
+    }
+
+    #[test]
+    fn a_question_is_put_once_and_a_reply_to_another_one_is_no_answer() {
+        let [first, second] = [0, 1].map(|number| Question::new(&daemon_set(), "r", "n1", number, Lookup::Unknown));
+        let (mut dry_runs, now) = (AdmissionDryRuns::default(), Observation::default());
+        let mut ask = |question: &Question, unlinked| dry_runs.requests(&now, &asks(question), "n1", unlinked);
+        assert_eq!(ask(&first, Some(Unlinked::NoConnection)), [], "there is no connection");
+        assert_eq!(ask(&first, None), [Request::DryRun(first.clone())]);
+        assert_eq!(ask(&first, None), [], "the answer is outstanding");
+        assert_eq!(ask(&second, None), [Request::DryRun(second.clone())], "it is about another pod");
+        dry_runs.observe(&refused(&first), &mut Log::default());
+        assert!(dry_runs.is_open(&key()), "that is not asked any more");
+        dry_runs.observe(&refused(&second), &mut Log::default());
+        assert!(!dry_runs.is_open(&key()));
+        let answer = dry_runs.state(&second, now.now, "n1", None).answer;
+        assert!(matches!(answer, DryRunAnswer::Refused(_)), "{answer:?}");
+        assert_eq!(dry_runs.requests(&now, &Plan::default(), "n1", None), []);
+        assert!(!dry_runs.forget(&key()), "what no plan asks is forgotten");
+    }
+}

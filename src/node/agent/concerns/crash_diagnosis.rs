@@ -99,3 +99,44 @@ fn crashing(observation: &Observation, records: &Records, node: &str) -> BTreeMa
     }
     crashing
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use crate::node::agent::decide::tests::config;
+    use crate::node::agent::decide::tests::key;
+    use crate::node::agent::decide::tests::observation;
+    use crate::node::agent::decide::tests::shows_mirror;
+    use crate::node::agent::decide::tests::state;
+
+    use super::*;
+
+    #[test]
+    fn a_container_that_goes_on_crashing_is_diagnosed_again_after_a_while_and_forgotten_once_it_runs() {
+        let records = state(&config()).records;
+        let instance = &records[&key()].instances[0];
+        let mut diagnoses = CrashDiagnoses::default();
+        let mut asked = |restarts: u64, seconds: i64, replies: Vec<Reply>| {
+            let waits = if restarts > 0 { json!({"waiting": {"reason": "CrashLoopBackOff"}}) } else { json!({}) };
+            let status = json!({"name": "c", "restartCount": restarts, "ready": restarts == 0, "state": waits});
+            let pod = json!({"metadata": {"uid": "m"}, "status": {"containerStatuses": [status]}});
+            let seen = observation(Some(shows_mirror(instance, pod)));
+            let (now, can_ask_runtime) = (seen.now + Span::from_secs(seconds), true);
+            diagnoses.observe(&Observation { now, can_ask_runtime, replies, ..seen }, &records, "n1");
+            let exit_code = diagnoses.of("uid-1").and_then(|diagnosis| diagnosis.exit_code);
+            (diagnoses.requests().len(), diagnoses.is_pending("uid-1"), exit_code)
+        };
+        let diagnosed = || {
+            let diagnosis = CrashDiagnosis { exit_code: Some(3), ..CrashDiagnosis::default() };
+            vec![Reply::CrashDiagnosed { uid: "uid-1".to_owned(), diagnosis }]
+        };
+        assert_eq!(asked(0, 0, vec![]), (0, false, None), "it runs");
+        assert_eq!(asked(2, 1, vec![]), (1, true, None));
+        assert_eq!(asked(3, 2, vec![]), (0, true, None), "the answer is outstanding");
+        assert_eq!(asked(3, 3, diagnosed()), (0, false, Some(3)), "it was asked a moment ago");
+        assert_eq!(asked(3, 11, vec![]), (1, false, Some(3)));
+        assert_eq!(asked(0, 12, vec![]), (0, false, None));
+        assert_eq!(asked(0, 13, diagnosed()), (0, false, None), "it comes too late");
+    }
+}

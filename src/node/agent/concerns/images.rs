@@ -193,3 +193,75 @@ fn wish(daemon: &DaemonPlan, objects: &Objects<'_>, node: &str) -> Option<Wanted
         secrets_version: version.finish(),
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::core::model::ObjectMap;
+    use crate::core::record::DaemonRecord;
+    use crate::core::record::Instance;
+    use crate::core::render::PullMode;
+    use crate::core::rendering;
+    use crate::core::rendering::Revision;
+    use crate::core::time::at;
+    use crate::node::agent::decide::tests::config;
+    use crate::node::agent::decide::tests::daemon_set;
+    use crate::node::agent::decide::tests::key;
+    use crate::node::agent::decide::tests::state;
+
+    use super::*;
+
+    /// Another incarnation of the daemon of [`state`].
+    fn next() -> Arc<RenderResult> {
+        let state = state(&config());
+        let mut options = state.options.get().0.clone();
+        options.pulls = PullMode::First;
+        let (daemon_set, tokens) = (daemon_set(), Observation::default().tokens.held);
+        let revision = Revision::of(&daemon_set);
+        Arc::new(rendering::render(&daemon_set, &revision, 1, &ObjectMap::default(), &tokens, &options))
+    }
+
+    fn pulls(uid: &str, progress: PullProgress) -> Observation {
+        let mut observation = Observation { can_ask_runtime: true, now: at(60_000), ..Observation::default() };
+        observation.pulls.patience = Span::from_secs(30);
+        observation.pulls.progress.insert(uid.to_owned(), (progress, at(55_000)));
+        observation
+    }
+
+    #[test]
+    fn a_pull_that_fails_keeps_the_instance_that_runs_unless_the_kubelet_may_have_other_credentials() {
+        let (state, next) = (state(&config()), next());
+        let of = |refusal, require_prepull, replaces| {
+            let progress = PullProgress::Failed { words: "no".to_owned(), refusal };
+            let observation = pulls(&next.identity.uid, progress);
+            let objects = Objects::today(&observation, &state.inputs, &state.policy);
+            ImageFacts { observation: &observation, require_prepull, go_on: false }.of(&next, replaces, &objects)
+        };
+        let why = || Box::new(ImageReason::Reported("no".to_owned()));
+        assert_eq!(of(Refusal::Image, false, true), Images::Failed(ImageReason::TriedAgain(why())));
+        assert_eq!(of(Refusal::Credentials, false, true), Images::Handed(ImageReason::LeftToKubelet(why())));
+        assert_eq!(of(Refusal::Credentials, true, true), Images::Failed(ImageReason::TriedAgain(why())));
+        assert_eq!(of(Refusal::Image, false, false), Images::Present, "where nothing runs the kubelet pulls");
+    }
+
+    #[test]
+    fn what_is_to_run_is_pulled_and_what_runs_is_kept() {
+        let (state, next) = (state(&config()), next());
+        let looking = pulls(&next.identity.uid, PullProgress::Looking(None));
+        let objects = Objects::today(&looking, &state.inputs, &state.policy);
+        let asked = |record: &DaemonRecord| {
+            let daemon = DaemonPlan { pull: Some(Arc::clone(&next)), ..DaemonPlan::new(record.clone()) };
+            let mut plan = Plan { daemons: vec![daemon], ..Plan::default() };
+            let requests = requests(&looking, &mut plan, &objects, "N1");
+            let [Request::Pull { wishes, pods }, Request::Pin(pinned)] = &requests[..] else { panic!("{requests:?}") };
+            let wishes = wishes.iter().map(|wish| (wish.pod.uid.clone(), wish.images.len())).collect::<Vec<_>>();
+            (wishes, pods.iter().cloned().collect::<Vec<_>>(), pinned.iter().cloned().collect::<Vec<_>>())
+        };
+        let [runs, wanted] = ["uid-1", &next.identity.uid].map(str::to_owned);
+        let image = "i:1".to_owned();
+        assert_eq!(asked(&state.records[&key()]), (vec![(wanted, 1)], vec![runs], vec![image.clone()]));
+        let nothing_runs = DaemonRecord { instances: Vec::<Instance>::new(), ..state.records[&key()].clone() };
+        assert_eq!(asked(&nothing_runs), (vec![], vec![], vec![image]), "the kubelet pulls it");
+        assert_eq!(due(&looking), Some(at(55_000) + UNREACHABLE));
+        assert_eq!(due(&pulls("u", PullProgress::Done(None))), None);
+    }
+}

@@ -82,3 +82,33 @@ impl MirrorLabels {
         requests
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::node::agent::decide::tests::config;
+    use crate::node::agent::decide::tests::key;
+    use crate::node::agent::decide::tests::observation;
+    use crate::node::agent::decide::tests::shows_mirror;
+    use crate::node::agent::decide::tests::state;
+
+    use super::*;
+
+    #[test]
+    fn a_wrong_label_is_corrected_once_and_again_when_it_was_right_in_between() {
+        let records = state(&config()).records;
+        let instance = &records[&key()].instances[0];
+        let mut labels = MirrorLabels::default();
+        let mut asked = |hash: &str| {
+            let pod = json!({"metadata": {"uid": "m", "labels": {HASH_LABEL: hash, "app": "net"}}});
+            labels.requests(&observation(Some(shows_mirror(instance, pod))), &records, "n1")
+        };
+        let pod = evidence::mirror_key(&key().namespace, &instance.pod_name, "n1");
+        let patch = json!({"metadata": {"uid": "m", "labels": {HASH_LABEL: instance.revision}}});
+        let correction = [Request::LabelMirrorPod { pod, uid: "m".to_owned(), patch }];
+        assert_eq!(asked(&instance.revision), []);
+        assert_eq!(asked("another"), correction);
+        assert_eq!(asked("another"), [], "it was asked for");
+        assert_eq!(asked(&instance.revision), []);
+        assert_eq!(asked("another"), correction);
+    }
+}

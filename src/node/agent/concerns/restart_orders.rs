@@ -194,3 +194,62 @@ fn read_mirror(pod: &Value, api: &Snapshot) -> Option<Mirror> {
     let node_uid = node_owner(pod).or_else(there);
     Some(Mirror { uid, node_uid: node_uid.map(str::to_owned), version: version.unwrap_or(0), is_judged: false })
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::core::orders::ObjectState;
+    use crate::core::time::Span;
+    use crate::node::agent::decide::tests::config;
+    use crate::node::agent::decide::tests::key;
+    use crate::node::agent::decide::tests::observation;
+    use crate::node::agent::decide::tests::state;
+
+    use super::*;
+
+    fn survey() -> Reply {
+        let there = |uid: &str| ObjectState::There { uid: uid.to_owned(), going: false };
+        let survey = Survey {
+            daemon_set: Some((there("d"), Some("d".to_owned()))),
+            node: there("n"),
+            shutting_down: false,
+            node_ready: true,
+            namespace: there("s"),
+            ended: false,
+        };
+        Reply::Surveyed { mirror_uid: "m".to_owned(), survey }
+    }
+
+    #[test]
+    fn what_a_deleted_mirror_pod_goes_with_is_asked_until_it_is_answered_and_then_a_restart_is_ordered() {
+        for is_own in [false, true] {
+            let (mut orders, mut records) = (RestartOrders::default(), state(&config()).records);
+            let mut seen = observation(Some(Snapshot::default()));
+            seen.api.as_mut().unwrap().sightings.push(Sighting {
+                static_uid: "uid-1".to_owned(),
+                mirror_uid: "m".to_owned(),
+                pod: evidence::mirror_key(&key().namespace, "net-11111", "n1"),
+                node_uid: None,
+                daemon_set_uid: None,
+                seen: NotedEvent::Deleting,
+            });
+            note_mirrors(&seen, &mut records, "n1");
+            let mut asked = |millis: i64, replies: Vec<Reply>| {
+                let now = seen.now + Span::from_millis(millis);
+                let seen = Observation { now, replies, ..observation(Some(Snapshot::default())) };
+                let is_own = |_: &str| is_own;
+                let (node, fingerprint) = ("n1", &Fingerprint::default());
+                let surroundings = Surroundings { node, cluster: None, is_own: &is_own, fingerprint };
+                orders.observe(&seen, &mut records, &surroundings, &mut Log::default());
+                let is_ordered = records[&key()].instances[0].restart.is_some();
+                (orders.requests(&seen), orders.due().map(|due| due - seen.now), is_ordered)
+            };
+            let (mirror_uid, daemon_set) = ("m".to_owned(), Some("d".to_owned()));
+            let question = Request::Survey { mirror_uid, key: key(), daemon_set, cluster: None };
+            let (wait, moment) = (orders::ASK_AGAIN, Span::from_millis(1));
+            assert_eq!(asked(0, vec![]), (vec![question.clone()], Some(wait), false));
+            assert_eq!(asked(1, vec![]), (vec![], Some(wait - moment), false), "it was asked");
+            assert_eq!(asked(wait.as_millis(), vec![]), (vec![question], Some(wait), false));
+            assert_eq!(asked(wait.as_millis() + 1, vec![survey()]), (vec![], None, !is_own));
+        }
+    }
+}

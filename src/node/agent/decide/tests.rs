@@ -143,6 +143,15 @@ pub(in crate::node::agent) fn manifests_of(state: &AgentState) -> Knowledge<Arc<
     Knowledge::Current(Arc::new(Scan { ours, ..Scan::default() }))
 }
 
+/// What the API server shows while it has `pod` as the mirror pod of `instance`.
+pub(in crate::node::agent) fn shows_mirror(instance: &Instance, mut pod: Value) -> Snapshot {
+    pod["metadata"]["annotations"] = json!({"kubernetes.io/config.mirror": instance.uid});
+    let mirror = evidence::mirror_key(&key().namespace, &instance.pod_name, "n1");
+    let mut snapshot = Snapshot::default();
+    snapshot.pods.insert(mirror, Entry { version: 1, value: Arc::new(pod) });
+    snapshot
+}
+
 pub(in crate::node::agent) fn observation(api: Option<Snapshot>) -> Observation {
     let boot = Boot::new("b".to_owned(), Timestamp::from_secs(1));
     let manifests = Knowledge::Current(Arc::default());

@@ -7,14 +7,9 @@ use crate::node::agent::requests::Request;
 use super::*;
 
 /// What the API server shows while the mirror pod of `instance` has this UID and belongs to the Node.
-fn shows(instance: &Instance, mirror_uid: &str, node: &str) -> Snapshot {
-    let mirror = evidence::mirror_key(&key().namespace, &instance.pod_name, node);
+fn shows(instance: &Instance, mirror_uid: &str) -> Snapshot {
     let owner = json!({"kind": "Node", "uid": "n"});
-    let pod = json!({"metadata": {"uid": mirror_uid, "ownerReferences": [owner],
-        "annotations": {"kubernetes.io/config.mirror": instance.uid}}});
-    let mut snapshot = Snapshot::default();
-    snapshot.pods.insert(mirror, Entry { version: 1, value: Arc::new(pod) });
-    snapshot
+    shows_mirror(instance, json!({"metadata": {"uid": mirror_uid, "ownerReferences": [owner]}}))
 }
 
 /// The decision when the mirror pod `m`, which belonged to the DaemonSet `owner`, is seen to be deleted and the
@@ -23,7 +18,7 @@ fn deleted(owner: &str) -> [Decision; 2] {
     let config = config();
     let mut state = state(&config);
     let instance = state.records[&key()].instances[0].clone();
-    let show = |mirror_uid: &str| observation(Some(shows(&instance, mirror_uid, &config.node_name)));
+    let show = |mirror_uid: &str| observation(Some(shows(&instance, mirror_uid)));
     state = decided(&show("m"), &state, &config).state;
     let mut seen = show("m");
     seen.api.as_mut().unwrap().sightings.push(Sighting {
