@@ -119,9 +119,7 @@ pub trait ObjectSource {
     }
 
     /// Whether nothing is known of `reference` now, and what runs may have been made with it.
-    fn may_have_had(&self, _reference: &ObjectRef) -> bool {
-        false
-    }
+    fn may_have_had(&self, reference: &ObjectRef) -> bool;
 
     /// The object that [`ObjectSource::lookup`] gives, where it has several owners: then its texts need not be copied.
     fn shared(&self, _reference: &ObjectRef) -> Option<Arc<Value>> {
@@ -144,6 +142,10 @@ impl ObjectSource for ObjectMap {
             None if self.complete => Lookup::Absent,
             None => Lookup::Unknown,
         }
+    }
+
+    fn may_have_had(&self, _: &ObjectRef) -> bool {
+        false
     }
 }
 

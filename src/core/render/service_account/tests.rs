@@ -66,6 +66,10 @@ impl ObjectSource for WithoutAccount<'_> {
             other => other,
         }
     }
+
+    fn may_have_had(&self, _: &ObjectRef) -> bool {
+        false
+    }
 }
 
 #[test]

@@ -20,6 +20,10 @@ impl ObjectSource for Nothing {
     fn lookup(&self, _: &ObjectRef) -> Lookup<'_> {
         Lookup::Absent
     }
+
+    fn may_have_had(&self, _: &ObjectRef) -> bool {
+        false
+    }
 }
 
 impl VersionedObjects for Nothing {
@@ -92,6 +96,10 @@ struct Counted {
 impl ObjectSource for Counted {
     fn lookup(&self, _: &ObjectRef) -> Lookup<'_> {
         Lookup::Absent
+    }
+
+    fn may_have_had(&self, _: &ObjectRef) -> bool {
+        false
     }
 }
 

@@ -348,4 +348,8 @@ impl ObjectSource for Snapshot {
             None => Lookup::Unknown,
         }
     }
+
+    fn may_have_had(&self, _: &ObjectRef) -> bool {
+        false
+    }
 }
