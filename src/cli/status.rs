@@ -21,9 +21,9 @@ use crate::config::Config;
 use crate::core::escape;
 use crate::core::model::Source;
 use crate::core::render::Missing;
+use crate::core::status::ApiLink;
 use crate::core::status::DaemonStatus;
 use crate::core::status::LeftAlone;
-use crate::core::status::NO_API;
 use crate::core::status::State;
 use crate::core::status::StatusReport;
 use crate::core::time::Timestamp;
@@ -166,7 +166,7 @@ pub(super) fn human(report: &StatusReport, colour: Colour, screen: Option<Screen
         Some(screen) => table::fitted(&head, &rows, screen.width),
         None => table::table(&head, &rows),
     };
-    if !matches!(report.agent.api.as_str(), "connected" | NO_API) {
+    if !matches!(report.agent.api, ApiLink::Connected | ApiLink::NotConfigured) {
         let since = report.agent.api_since.as_ref().map(|since| format!(" since {since}")).unwrap_or_default();
         text.push_str(&format!("API: {}{since}\n", report.agent.api));
     }
@@ -218,10 +218,10 @@ pub(super) fn left_alone(groups: &[LeftAlone], colour: Colour) -> String {
     text
 }
 
-fn row(daemon: &DaemonStatus, api: &str, colour: Colour, screen: Option<Screen>) -> Vec<table::Cell> {
+fn row(daemon: &DaemonStatus, api: &ApiLink, colour: Colour, screen: Option<Screen>) -> Vec<table::Cell> {
     let mut source = match &daemon.source {
         // None is configured: it was read when one was.
-        Some(Source::Api) if api == NO_API => "API (former)".to_owned(),
+        Some(Source::Api) if *api == ApiLink::NotConfigured => "API (former)".to_owned(),
         source => source.as_ref().map(Source::to_string).unwrap_or_default(),
     };
     let mut since = daemon.since.clone().unwrap_or_default();

@@ -113,7 +113,7 @@ pub struct AgentStatus {
     pub since: Option<String>,
     pub version: String,
     /// The API server: `connected`, `none` (not configured), or why it is not connected.
-    pub api: String,
+    pub api: ApiLink,
     /// Since when the API is in that state (RFC 3339).
     pub api_since: Option<String>,
     /// Connections and requests to the API server, if one is configured.
@@ -188,11 +188,37 @@ pub struct Passes {
     pub last_micros: u64,
 }
 
-/// [`AgentStatus::api`] where no API server is configured.
-pub const NO_API: &str = "none";
+/// The connection to the API server; a report has its words.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
+#[serde(from = "String", into = "String")]
+pub enum ApiLink {
+    #[error("connected")]
+    Connected,
+    #[error("connecting")]
+    Connecting,
+    /// None is configured.
+    #[error("none")]
+    NotConfigured,
+    /// One is configured, and only a running agent would ask it.
+    #[error("not asked: no agent runs")]
+    NotAsked,
+    /// Why there is no connection.
+    #[error("{0}")]
+    Failing(String),
+}
 
-/// [`AgentStatus::api`] where one is configured, and only a running agent would ask it.
-pub const API_NOT_ASKED: &str = "not asked: no agent runs";
+impl From<String> for ApiLink {
+    fn from(words: String) -> Self {
+        let known = [Self::Connected, Self::Connecting, Self::NotConfigured, Self::NotAsked];
+        known.into_iter().find(|link| link.to_string() == *words).unwrap_or(Self::Failing(words))
+    }
+}
+
+impl From<ApiLink> for String {
+    fn from(link: ApiLink) -> Self {
+        link.to_string()
+    }
+}
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]

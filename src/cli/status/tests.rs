@@ -3,6 +3,7 @@ use crate::core::model::Mode;
 use crate::core::model::ObjectKey;
 use crate::core::model::Source;
 use crate::core::status::AgentStatus;
+use crate::core::status::ApiLink;
 use crate::core::status::LeftAloneCause;
 use crate::core::status::Passes;
 use crate::core::status::Problem;
@@ -29,7 +30,7 @@ fn report(daemons: Vec<DaemonStatus>) -> StatusReport {
             running: true,
             since: None,
             version: "0".into(),
-            api: "connected".into(),
+            api: ApiLink::Connected,
             api_since: None,
             api_use: None,
             tokens: None,
@@ -76,7 +77,7 @@ fn the_table_has_a_line_a_daemon_and_problems_below() {
         ..daemon("a", State::Waiting)
     };
     let mut report = report(vec![daemon("cni", State::Running), waiting]);
-    report.agent.api = "refused".into();
+    report.agent.api = ApiLink::Failing("refused".to_owned());
     report.agent.api_since = Some("2026-11-21T09:01:00Z".into());
     report.problems.push(Problem { object: "/etc/x".into(), reason: "is bad".into(), hint: Some("mend it".into()) });
     assert_eq!(
@@ -114,7 +115,8 @@ fn no_source_is_the_api_where_none_is_configured() {
         text.lines().skip(1).filter_map(column).collect::<Vec<_>>()
     };
     assert_eq!(sources(&report), ["API", "-"]);
-    report.agent.api = "none".into();
+    report.agent.api = serde_json::from_str("\"none\"").unwrap();
+    assert_eq!(report.agent.api, ApiLink::NotConfigured);
     assert_eq!(sources(&report), ["API (former)", "-"]);
 }
 

@@ -10,6 +10,7 @@ use crate::core::policy::PodRules;
 use crate::core::record::Cause;
 use crate::core::render::Missing;
 use crate::core::status::AgentStatus;
+use crate::core::status::ApiLink;
 use crate::core::status::ApiUse;
 use crate::core::status::DaemonStatus;
 use crate::core::status::FailedStatus;
@@ -101,7 +102,7 @@ fn every_metric_is_taken_from_the_facts() {
             running: true,
             since: None,
             version: "0.1.0".into(),
-            api: "connected".into(),
+            api: ApiLink::Connected,
             api_since: None,
             tokens: None,
             identity: Some(IdentityStatus {

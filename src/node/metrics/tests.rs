@@ -12,6 +12,7 @@ use crate::core::model::Kind;
 use crate::core::model::ObjectKey;
 use crate::core::model::ObjectRef;
 use crate::core::status::AgentStatus;
+use crate::core::status::ApiLink;
 use crate::core::status::Passes;
 
 fn pass() -> Pass {
@@ -19,7 +20,7 @@ fn pass() -> Pass {
         running: true,
         since: None,
         version: "0.1.0".into(),
-        api: "none".into(),
+        api: ApiLink::NotConfigured,
         api_since: None,
         tokens: None,
         identity: None,

@@ -10,15 +10,14 @@ use crate::core::model::FieldError;
 use crate::core::model::ObjectKey;
 use crate::core::model::Source;
 use crate::core::plan::DaemonPlan;
-use crate::core::status::API_NOT_ASKED;
 use crate::core::status::AgentStatus;
+use crate::core::status::ApiLink;
 use crate::core::status::ApiUse;
 use crate::core::status::DaemonStatus;
 use crate::core::status::FailedStatus;
 use crate::core::status::LEFT_ALONE_NAMED;
 use crate::core::status::LeftAlone;
 use crate::core::status::LeftAloneCause;
-use crate::core::status::NO_API;
 use crate::core::status::Problem;
 use crate::core::status::PullStatus;
 use crate::core::status::SCHEMA_VERSION;
@@ -42,7 +41,7 @@ use super::changes;
 impl Reporter {
     /// The whole status.
     pub(in crate::node::agent) fn status(&self, view: &ReportInputs<'_>) -> StatusReport {
-        let (api, since) = view.api_words();
+        let (api, since) = view.api_link();
         let mut problems = view.last.problems.clone();
         problems.extend(view.api_problems());
         problems.extend(self.identity.problem());
@@ -217,16 +216,16 @@ impl ReportInputs<'_> {
         TokensStatus { default_expiration_seconds: life.as_secs(), held: held.collect() }
     }
 
-    /// `connected`, `none`, or why there is no connection, and since when.
-    fn api_words(&self) -> (String, Option<String>) {
+    /// The connection to the API server, and since when it fails.
+    fn api_link(&self) -> (ApiLink, Option<String>) {
         let Some(api) = self.api else {
-            let word = if self.config.kubeconfig.is_none() { NO_API } else { API_NOT_ASKED };
-            return (word.to_owned(), None);
+            let is_configured = self.config.kubeconfig.is_some();
+            return (if is_configured { ApiLink::NotAsked } else { ApiLink::NotConfigured }, None);
         };
         match api.health().state {
-            LinkHealth::Connecting => ("connecting".to_owned(), None),
-            LinkHealth::Ok => ("connected".to_owned(), None),
-            LinkHealth::Failing { error, since } => (error, Some(since.to_string())),
+            LinkHealth::Connecting => (ApiLink::Connecting, None),
+            LinkHealth::Ok => (ApiLink::Connected, None),
+            LinkHealth::Failing { error, since } => (ApiLink::Failing(error), Some(since.to_string())),
         }
     }
 
