@@ -245,6 +245,11 @@ impl DaemonPlan {
     }
 }
 
+/// `rendering` without what is only needed to write it: what an action only reads is the same whatever a cache holds.
+fn shrunk(rendering: &Arc<RenderResult>) -> Arc<RenderResult> {
+    if rendering.is_whole() { Arc::new(rendering.shrunk()) } else { Arc::clone(rendering) }
+}
+
 pub fn plan_daemon(
     desired: &Desired,
     record: &DaemonRecord,
@@ -328,6 +333,7 @@ impl<'a> Planner<'a> {
         self.move_gates();
         self.note_ready();
         self.plan.summary.shorten();
+        self.plan.pull = self.plan.pull.as_ref().map(shrunk);
         self.plan
     }
 

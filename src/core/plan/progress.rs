@@ -199,7 +199,7 @@ impl Planner<'_> {
                 daemon_set: None,
             });
             if keeps {
-                self.plan.actions.push(Action::Keep { rendering: Arc::new(rendering.shrunk()) });
+                self.plan.actions.push(Action::Keep { rendering: super::shrunk(&rendering) });
             }
         }
     }
