@@ -15,8 +15,8 @@ pub const LATE: Span = Span::from_secs(10);
 pub const SOON: Span = Span::from_secs(1);
 /// If a working kubelet has shown nothing of an instance for this long, it has not accepted it.
 pub const BOUND: Span = Span::from_secs(30);
-/// The same bound while no API server answers and so no mirror pod can appear. Longer than the kubelet waits for
-/// volumes (2 min 3 s), which it does before it creates a sandbox.
+/// The same bound while no new mirror pod can appear: no API server answers, or the one of an earlier boot is there.
+/// Longer than the kubelet waits for volumes (2 min 3 s), which it does before it creates a sandbox.
 pub const BOUND_WITHOUT_API: Span = Span::from_secs(150);
 
 /// How long to wait before the API is asked again about an instance that the kubelet has had, and the API server could
@@ -55,7 +55,8 @@ pub struct AcceptanceEvidence {
     pub at_work: Option<Span>,
     /// Whether it needs the pod network and the pod network is not ready.
     pub no_network: bool,
-    /// For how long the API server has answered, if it does. The kubelet's events come late after an outage.
+    /// For how long the API server has answered, if it does and a new mirror pod can appear. The kubelet's events come late
+    /// after an outage.
     pub api_answered: Option<Span>,
 }
 

@@ -4,6 +4,7 @@
 //! `/pods` says nothing about what ended.
 
 pub(in crate::node::agent) mod room;
+pub(in crate::node::agent) mod this_boot;
 
 use std::sync::Arc;
 

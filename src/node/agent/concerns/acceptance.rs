@@ -33,6 +33,7 @@ use crate::core::time::Timestamp;
 
 use super::super::evidence;
 use super::super::evidence::room::NodeRoom;
+use super::super::evidence::this_boot;
 use super::super::observation::Observation;
 use super::super::records::Records;
 use super::super::requests::Late;
@@ -314,6 +315,9 @@ impl Acceptance {
         let mirror = api.and_then(|api| evidence::mirror(api, &record.key.namespace, instance, node));
         let begun = observation.steady - (observation.now - since);
         let at_work = self.at_work.zip(self.last_at_work).map(|(first, last)| last - first.max(begun));
+        // The API server shows the mirror pod of an earlier boot until the kubelet changes it, and no new one appears.
+        let is_new =
+            |mirror: &Value| instance.created >= observation.boot.at || this_boot::shows_work(mirror, observation);
         // A sandbox of an earlier boot, or from before the manifest, is no evidence.
         let born = instance.created.max(observation.boot.at);
         let is_its = |made: Timestamp| observation.boot.present(made, observation.now) >= born;
@@ -323,7 +327,7 @@ impl Acceptance {
         AcceptanceEvidence {
             seen: self.seen.contains(uid)
                 || (instance.started && instance.created >= observation.boot.at)
-                || mirror.is_some()
+                || mirror.is_some_and(is_new)
                 || observation.runtime_pod(uid).is_some_and(made)
                 || matches!(sandboxes, Some(Ok(pods)) if pods.contains(uid))
                 || answer.and_then(|answer| answer.fallen.get(uid)).is_some_and(|made| is_its(*made)),
@@ -339,7 +343,7 @@ impl Acceptance {
             report: answer.and_then(|answer| answer.words.get(uid).or_else(|| self.events.get(uid)).cloned()),
             at_work,
             no_network: !host_network && answer.and_then(|answer| answer.network_ready) != Some(true),
-            api_answered: self.answers_since.map(|since| observation.steady - since),
+            api_answered: self.answers_since.filter(|_| mirror.is_none()).map(|since| observation.steady - since),
         }
     }
 

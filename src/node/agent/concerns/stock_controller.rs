@@ -10,7 +10,6 @@ use serde_json::Value;
 
 use crate::core::json::Json;
 use crate::core::json::condition;
-use crate::core::json::is_condition_true;
 use crate::core::knowledge::Knowledge;
 use crate::core::model::DaemonSet;
 use crate::core::model::Mode;
@@ -23,8 +22,6 @@ use crate::core::plan::StockPod;
 use crate::core::plan::Unbound;
 use crate::core::quantity::parse_json;
 use crate::core::record::HandOver;
-use crate::core::time::Span;
-use crate::core::time::Timestamp;
 use crate::core::upstream::scheduler;
 use crate::node::api::Entry;
 use crate::node::api::EventKind;
@@ -34,6 +31,7 @@ use crate::node::api::Snapshot;
 use super::super::daemon_event::DaemonEvent;
 use super::super::definitions::ApiDefinitions;
 use super::super::evidence;
+use super::super::evidence::this_boot;
 use super::super::log::Log;
 use super::super::observation::Observation;
 use super::super::records::Records;
@@ -81,7 +79,7 @@ pub(in super::super) fn stock(
     Stock::Here(StockPod {
         name: text("/metadata/name"),
         uid: text("/metadata/uid"),
-        ready: is_ready(&entry.value, observation),
+        ready: this_boot::is_ready(&entry.value, observation),
         runs: evidence::has_started(&entry.value),
         unbound,
     })
@@ -97,17 +95,6 @@ fn unbound(pod: &Value, api: &Snapshot) -> Unbound {
     let message = condition(pod, "PodScheduled").map(|c| c.str_at("message")).unwrap_or_default();
     let may_end_with_instance = scheduler::may_fit_without_another(message, offers);
     Unbound { message: message.to_owned(), may_end_with_instance }
-}
-
-/// Whether the pod has become Ready in this boot: the API server remembers how it was before.
-fn is_ready(pod: &Value, observation: &Observation) -> bool {
-    let since = |c: &Value| c.get("lastTransitionTime")?.as_str()?.parse::<Timestamp>().ok();
-    let (now, boot) = (observation.now, &observation.boot);
-    // Times in the API are whole seconds; what is to come was written by a clock of another boot.
-    let coarse = Span::from_secs(1);
-    let is_of_it = |since: Timestamp| since > boot.at - coarse && since <= now + coarse;
-    let of_this_boot = |c: &Value| since(c).is_some_and(|since| is_of_it(boot.present(since, now)));
-    is_condition_true(pod, "Ready") && condition(pod, "Ready").is_some_and(of_this_boot)
 }
 
 /// Whether a container of the pod that was handed over to is there.

@@ -1,11 +1,14 @@
-use crate::core::plan::Unseen;
 use std::sync::Arc;
 
 use serde_json::json;
 
+use crate::core::acceptance::BOUND;
+use crate::core::acceptance::BOUND_WITHOUT_API;
 use crate::core::knowledge::Knowledge;
 use crate::core::model::DaemonSet;
 use crate::core::model::ObjectKey;
+use crate::core::plan::ShownNothing;
+use crate::core::plan::Unseen;
 use crate::core::time::at;
 use crate::core::time::ms;
 use crate::node::agent::decide::tests as bench;
@@ -229,4 +232,52 @@ fn what_the_kubelet_cannot_read_it_has_not_rejected() {
     assert!(!look(&mut acceptance, &records, &cut_off));
     assert!(!look(&mut acceptance, &records, &seen(LATE + ms(1), "1000m", 0)), "it can be read since just now");
     assert!(look(&mut acceptance, &records, &seen(LATE + LATE, "1000m", 0)));
+}
+
+#[test]
+fn a_mirror_pod_of_an_earlier_boot_shows_no_acceptance_before_the_kubelet_has_written_in_this_one() {
+    let (boot, records) = (CREATED + Span::from_secs(3_600), records());
+    let of = |status: Value, created: Timestamp, waited: Span| {
+        let (mut acceptance, mut records) = (Acceptance::default(), records.clone());
+        let record = records.get_mut(&bench::key()).unwrap();
+        record.instances[0].created = created;
+        let name = evidence::mirror_key("kube-system", "net-22222", "n1");
+        let mirror = json!({"metadata": {"annotations": {"kubernetes.io/config.mirror": "uid-2"}}, "status": status});
+        let mut look = |waited: Span, replies| {
+            let mut seen = seen(boot + waited - CREATED, "0", 0);
+            seen.boot = crate::node::agent::boot::Boot::new("b".to_owned(), boot);
+            let api = Arc::make_mut(&mut seen.api.as_mut().unwrap().snapshot);
+            api.pods.insert(name.clone(), Entry { version: 1, value: Arc::new(mirror.clone()) });
+            acceptance.observe(&Observation { replies, ..seen }, &records, at(1), RuntimeChoice::OfKubelet, "n1");
+        };
+        let answer = || LateAnswer {
+            about: BTreeSet::from(["uid-2".to_owned()]),
+            sandboxes: Some(Ok(BTreeSet::new())),
+            network_ready: Some(true),
+            kubelet_answers: true,
+            ..LateAnswer::default()
+        };
+        look(ms(0), Vec::new());
+        look(LATE, vec![Reply::LateAnswered(answer())]);
+        look(waited, vec![Reply::LateAnswered(answer())]);
+        acceptance.of(&records[&bench::key()].instances[0])
+    };
+    let since =
+        |kind: &str, is: &str, at: Timestamp| json!({"type": kind, "status": is, "lastTransitionTime": at.to_string()});
+    let ready = |is: &str, at| json!({"conditions": [since("Ready", is, at)]});
+    let before = boot - Span::from_secs(60);
+    assert_eq!(of(ready("True", before), CREATED, BOUND + LATE), Accepted::NotYet, "it may wait for volumes");
+    assert_eq!(
+        of(ready("True", before), CREATED, BOUND_WITHOUT_API + LATE),
+        Accepted::No(ShownNothing(BOUND_WITHOUT_API))
+    );
+    assert_eq!(of(ready("True", boot), CREATED, LATE), Accepted::Yes);
+    assert_eq!(of(ready("False", boot), CREATED, LATE), Accepted::NotYet, "the Node controller may have written it");
+    assert_eq!(of(ready("False", boot), boot, LATE), Accepted::Yes, "it is of this boot");
+    let sandbox = json!({"conditions": [since("PodReadyToStartContainers", "False", boot)]});
+    assert_eq!(of(sandbox, CREATED, LATE), Accepted::Yes);
+    let ended =
+        |at: Timestamp| json!({"containerStatuses": [{"lastState": {"terminated": {"finishedAt": at.to_string()}}}]});
+    assert_eq!(of(ended(boot), CREATED, LATE), Accepted::Yes);
+    assert_eq!(of(ended(before), CREATED, LATE), Accepted::NotYet);
 }
