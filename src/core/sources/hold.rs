@@ -26,6 +26,7 @@ use super::FolderState;
 use super::KnownDefinition;
 use super::PolicyAndObjects;
 use super::RefusedVersion;
+use super::Unproven;
 use super::covers;
 use super::folder_of;
 use super::has_given_way;
@@ -116,8 +117,16 @@ pub(super) fn is_narrowed(known: &KnownDefinition<'_>, record: &DaemonRecord, po
 /// something newer.
 pub(super) fn held_override(known: &KnownDefinition<'_>, record: &DaemonRecord) -> Option<Desired> {
     let FolderState::Unsure { reason } = known.folder else { return None };
-    let is_held = known.api != ApiState::None && is_made_by_override(record) && !has_given_way(known);
-    is_held.then(|| held(known, record, None, Hold::Undefined(DesiredReason::OverrideUnread(reason))))
+    // Only the manifest is known of what may be of a newer version of the file: no definition holds it.
+    let may_be_made = reason == Unproven::FileUnread { overrides: true };
+    let is_held = known.api != ApiState::None && !has_given_way(known);
+    let why = DesiredReason::OverrideUnread(reason);
+    match is_made_by_override(record) {
+        _ if !is_held => None,
+        _ if may_be_made => Some(Desired::Unsure { reason: why }),
+        true => Some(held(known, record, None, Hold::Undefined(why))),
+        false => None,
+    }
 }
 
 /// Whether a file's override made what runs, or is to return: what ends for another definition does not.

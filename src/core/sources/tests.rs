@@ -294,6 +294,15 @@ fn the_node_owners_override_counts_until_the_api_has_something_newer() {
         let case = SourcesCase { remembered: Some(&api), has_file: true, ..SourcesCase::new(unsure, of_api) };
         assert_eq!(case.desired(&runs), expected);
     }
+    // Nor does it where what was remembered is older than what runs.
+    let of = |overrides, of_api| {
+        let unread = FolderState::Unsure { reason: Unproven::FileUnread { overrides } };
+        let case = SourcesCase { remembered: Some(&api), has_file: true, ..SourcesCase::new(unread, of_api) };
+        case.desired(&record(Some("ds-uid"), true))
+    };
+    assert_eq!(of(true, ApiState::Present(&api)), "unsure");
+    assert_eq!(of(true, ApiState::Present(&newer)), "wanted from API, Static");
+    assert_eq!(of(false, ApiState::Present(&api)), "wanted from API, Static");
     let case = SourcesCase { remembered: Some(&api), ..SourcesCase::new(FolderState::Absent, ApiState::Present(&api)) };
     assert_eq!(case.desired(&runs), "wanted from API, Static", "it was removed");
 }

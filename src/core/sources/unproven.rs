@@ -13,8 +13,11 @@ pub enum Unproven {
     FileInvalid,
     #[error("its file cannot be found")]
     FileNotFound,
-    #[error("its file cannot be read, and what runs may be of a newer version")]
-    FileUnread,
+    #[error("its file cannot be read now, and what runs may be of a newer version")]
+    FileUnread {
+        /// Whether what it last defined overrides the API's.
+        overrides: bool,
+    },
     #[error("a file or folder is empty or broken, or cannot be read")]
     AnyUnread,
     #[error("no file defines it, and where it came from is not remembered")]

@@ -198,13 +198,15 @@ impl ObservedFolders {
         };
         let unknown = origin.is_none() && record.api_uid.is_none() && record.runs_or_returns();
         match state {
-            // Such as after a start with older inputs than what runs was made from.
+            // Such as after a start with older inputs than what runs was made from: the definition is no newer than that.
+            FolderState::Present { daemon_set, .. }
+                if (self.view.is_remembered(key) || self.view.is_restless(key))
+                    && sources::may_be_older(state, record) =>
+            {
+                FolderState::Unsure { reason: Unproven::FileUnread { overrides: sources::is_override(daemon_set) } }
+            }
             FolderState::Present { daemon_set, .. } if self.view.is_restless(key) && replaces(record, daemon_set) => {
                 FolderState::Unsure { reason: Unproven::FileChanging }
-            }
-            // After a start with older inputs, too: the remembered definition is no newer than what runs.
-            FolderState::Present { .. } if self.view.is_remembered(key) && sources::may_be_older(state, record) => {
-                FolderState::Unsure { reason: Unproven::FileUnread }
             }
             // Otherwise it would count again as soon as it can be read.
             FolderState::Absent if record.ignored_file.is_some() && self.may_define(key) => {

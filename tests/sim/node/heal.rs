@@ -68,7 +68,7 @@ impl Node {
         self.kubelet.step(now, &self.disk, &mut server, &self.name);
         drop(server);
         self.step_bridges();
-        self.seems_unready &= !self.has_agent || !self.is_reachable();
+        self.show_readiness();
         self.disk.set_exempt(exempt);
         self.effects.lock().unwrap().by_world = false;
     }
@@ -122,10 +122,6 @@ impl Node {
             Heal::State => {
                 self.is_state_open = false;
                 self.chmod_state(0o700);
-            }
-            // With an older state folder, what a file overrides that cannot be read is the older one's (not-mended).
-            Heal::Backup if self.daemons.iter().any(|daemon| daemon.overrides && daemon.is_hurt) => {
-                self.heal_after(10, heal);
             }
             Heal::Backup => {
                 self.forget_data();
