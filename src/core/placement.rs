@@ -27,6 +27,7 @@ pub use namespace::NamespaceCheck;
 pub use namespace::NamespaceSelector;
 pub use taints::TaintCheck;
 pub use taints::automatic_tolerations;
+pub use taints::tells_readiness;
 pub use taints::tolerates_starting;
 
 /// Upstream's two results.

@@ -153,7 +153,7 @@ pub(crate) struct Node {
     pub(crate) is_big: bool,
     /// Why the Node is not Ready.
     pub(crate) not_ready: Option<NotReady>,
-    /// Whether no API server has served since it was not.
+    /// Whether the API server last showed the agent of this boot that it is not.
     pub(crate) seems_unready: bool,
     pub(crate) is_shutting_down: bool,
     /// Whether the agent that ends with the machine is to leave the startup taint.

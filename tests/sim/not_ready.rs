@@ -23,14 +23,15 @@ impl Node {
         }
     }
 
-    /// Whether the Node is Ready, as far as an agent can know.
-    pub(crate) fn seems_ready(&self) -> bool {
-        self.not_ready.is_none() && !self.seems_unready
+    /// What the API server shows of it, the agent of this boot knows.
+    pub(crate) fn show_readiness(&mut self) {
+        if self.has_agent && self.is_reachable() {
+            self.seems_unready = self.not_ready.is_some();
+        }
     }
 
     pub(crate) fn be_ready(&mut self) {
         self.not_ready = None;
-        self.seems_unready = true;
         // What the controller of another cluster knows of is another Node.
         if self.other.is_none() {
             self.write_condition();

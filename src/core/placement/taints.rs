@@ -34,6 +34,14 @@ pub(super) fn tells_condition(taint: &Taint) -> bool {
     CONDITIONS.iter().any(|prefix| taint.key.starts_with(prefix))
 }
 
+/// Taints by which the node controller tells that the kubelet is not Ready, or does not report.
+const READINESS: [&str; 2] = ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"];
+
+/// Whether a taint tells how the kubelet was when it last reported: of another boot, that says nothing.
+pub fn tells_readiness(taint: &Taint) -> bool {
+    READINESS.contains(&taint.key.as_str())
+}
+
 /// A taint, and the toleration that tolerates it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]

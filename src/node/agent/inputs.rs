@@ -23,6 +23,7 @@ use tokio::time::Instant;
 use crate::clock;
 use crate::config::Config;
 use crate::core::model::ObjectKey;
+use crate::core::placement;
 use crate::core::record::DaemonRecord;
 use crate::core::set_aside::DefinitionVersion;
 use crate::core::set_aside::SuspectTurn;
@@ -127,6 +128,12 @@ impl Inputs {
             // The kubelet may use another folder and another runtime in this boot.
             state.inputs.manifest_dir = None;
             state.records.values_mut().flat_map(|record| &mut record.instances).for_each(|i| i.listed = false);
+            // Nor does the kubelet of the boot before say how this one is. A daemon may be what makes it Ready.
+            state
+                .inputs
+                .node
+                .iter_mut()
+                .for_each(|node| node.taints.retain(|taint| !placement::tells_readiness(taint)));
         }
         state.inputs.clocks.clone_from(&self.boot);
         last

@@ -22,7 +22,7 @@ impl Laws {
         }
         // Without its record it may have been handed over; on a Node that is not Ready nothing starts.
         let can_know = is_served || node.is_reachable() == is_served && !node.has_lost_state;
-        let counts = is_up && node.is_clear() && can_know && node.seems_ready() && self.unknown_for == 0;
+        let counts = is_up && node.is_clear() && can_know && !node.seems_unready && self.unknown_for == 0;
         let passed = if counts { node.steady - self.checked_at } else { 0 };
         for bridge in &node.bridges {
             let runs = node.instance_runs(bridge);

@@ -61,6 +61,8 @@ impl Node {
         self.forgets_gates = false;
         (self.is_shutting_down, self.owes_taint) = (false, false);
         self.kubelet.booted = self.steady;
+        // What the kubelet was before says nothing of it now.
+        self.seems_unready = false;
         self.kubelet.forget_foreign();
         self.kubelet.look_at = self.steady + 300;
         self.is_mounted = false;

@@ -8,7 +8,9 @@ use std::path::Path;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::core::model::NodeView;
 use crate::core::model::ObjectKey;
+use crate::core::model::Taint;
 use crate::core::plan::Action;
 use crate::core::plan::State;
 use crate::core::render::Endpoint;
@@ -338,4 +340,22 @@ fn an_agent_that_was_killed_over_a_definition_twice_sets_it_aside_and_one_that_w
     assert_eq!(written(), before, "a pass without new definitions of tenants writes nothing for it");
     drop(agent);
     assert!(!node.agent().state.set_aside.knows(&ObjectKey::new("a", "y")), "its work was done");
+}
+
+#[test]
+fn that_the_kubelet_was_not_ready_in_another_boot_says_nothing() {
+    let mut agent = TestNode::new().agent();
+    let this = agent.inputs.boot_id().to_owned();
+    let mut after = |boot: &str| {
+        let keys = ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable", "reserved"];
+        let taint = |key: &str| Taint { key: key.into(), value: String::new(), effect: "NoSchedule".into() };
+        agent.state.inputs.node = Some(NodeView { taints: keys.map(taint).into(), ..agent.state.node.clone() });
+        agent.state.inputs.boot = Some(boot.to_owned());
+        agent.state.inputs.clocks.id = boot.to_owned();
+        agent.inputs.go_on_in_boot(&mut agent.state);
+        let taints = &agent.state.inputs.node.as_ref().unwrap().taints;
+        taints.iter().map(|taint| taint.key.to_string()).collect::<Vec<_>>()
+    };
+    assert_eq!(after(&this).len(), 3, "no other kubelet was started since");
+    assert_eq!(after("another"), ["reserved"]);
 }
