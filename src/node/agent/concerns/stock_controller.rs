@@ -22,6 +22,7 @@ use crate::core::plan::StockPod;
 use crate::core::plan::Unbound;
 use crate::core::quantity::parse_json;
 use crate::core::record::HandOver;
+use crate::core::time::Span;
 use crate::core::upstream::scheduler;
 use crate::node::api::Entry;
 use crate::node::api::EventKind;
@@ -36,6 +37,9 @@ use super::super::log::Log;
 use super::super::observation::Observation;
 use super::super::records::Records;
 use super::super::requests::Request;
+
+/// An API server that has listed nothing for so long to an agent that has started, although it takes connections.
+const SILENT: Span = Span::from_secs(60);
 
 /// A pod that no kubelet made, and so may be a DaemonSet controller's.
 pub(in super::super) type UnrelatedPod<'a> = (&'a ObjectKey, &'a Entry);
@@ -59,7 +63,9 @@ pub(in super::super) fn stock(
         // An API server that lists DaemonSets may have the pod. One that lists nothing any more counts as away; but if it
         // never listed the pods, a stock pod without a hand-over may run.
         let has_listed_pods = snapshot.is_some_and(|api| api.lists(&Scope::Pods) > 0);
-        let is_unknown = known.is_none() && !has_listed_pods;
+        // Nor has one that has been silent for so long anything to say of it: what bridges starts as without a connection.
+        let is_silent = observation.steady >= SILENT && snapshot.is_none_or(|api| api.lists(&Scope::DaemonSets) == 0);
+        let is_unknown = known.is_none() && !has_listed_pods && !is_silent;
         let shows = snapshot.is_some_and(|api| api.is_current(&Scope::DaemonSets));
         return match observation.is_linked() && (shows || is_unknown) {
             true => Stock::Unlisted,

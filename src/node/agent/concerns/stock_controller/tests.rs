@@ -164,6 +164,23 @@ fn pods_that_an_api_server_does_not_show_may_have_the_controllers_among_them() {
 }
 
 #[test]
+fn an_api_server_that_takes_connections_and_lists_nothing_is_not_waited_for_without_end() {
+    let judge = |steady: Span, lists: u64| {
+        let runtime = Knowledge::Current(Arc::default());
+        let mut observation = Observation::of(Some(Snapshot::default()), runtime, 0);
+        (observation.steady, observation.api.as_mut().unwrap().link) = (steady, Link::Up);
+        let snapshot = Arc::make_mut(&mut observation.api.as_mut().unwrap().snapshot);
+        let error = Some((ApiFailure::new(FailureKind::Server, "429"), at(0)));
+        snapshot.scopes.insert(Scope::DaemonSets, ScopeState { lists, error, ..ScopeState::default() });
+        snapshot.scopes.insert(Scope::Pods, ScopeState::default());
+        stock(&observation, &[], &daemon_set(), None)
+    };
+    assert_eq!(judge(SILENT - Span::from_secs(1), 0), Stock::Unlisted);
+    assert_eq!(judge(SILENT, 0), Stock::Lost(Evidence::Gone));
+    assert_eq!(judge(SILENT, 1), Stock::Unlisted, "it has answered");
+}
+
+#[test]
 fn a_selector_is_asked_for_by_its_labels() {
     assert_eq!(labels(&json!({"matchLabels": {"a": "1", "b": "2"}, "matchExpressions": [{}]})), "a=1,b=2");
     assert_eq!(labels(&json!({})), "");
