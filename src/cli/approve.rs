@@ -15,15 +15,24 @@ use crate::node::socket::SocketOperation;
 ///
 /// It replaces what runs once its images are here. A rollout with a coordinator has to have reached this node: the
 /// agent claims the coordinator's approval. Needs root, and the agent. Exit code: 0 approved, 1 nothing waits for it,
-/// or no agent runs.
+/// another revision does, or no agent runs.
 #[derive(Debug, Args)]
 pub(super) struct Arguments {
     #[command(flatten)]
     order: OrderArguments,
+    /// Approve only this revision, as `daemonlet status` shows it; otherwise the one that waits now
+    #[arg(long, value_name = "REVISION")]
+    revision: Option<String>,
 }
 
 pub(super) fn run(arguments: &Arguments) -> Result<Exit, CommandFailure> {
-    arguments.order.carry_out(|namespace, name| SocketOperation::Approve { namespace, name }, human)?;
+    // What comes to wait meanwhile is not approved with it.
+    let revision = match &arguments.revision {
+        Some(revision) => Some(revision.clone()),
+        None => arguments.order.awaits_approve()?,
+    };
+    let request = |namespace, name| SocketOperation::Approve { namespace, name, revision: revision.clone() };
+    arguments.order.carry_out(request, human)?;
     Ok(Exit::Success)
 }
 

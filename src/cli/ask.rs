@@ -19,11 +19,16 @@ use crate::cli::output;
 use crate::config;
 use crate::config::Config;
 use crate::core::model::ObjectKey;
+use crate::core::time::Span;
 use crate::node::agent;
+use crate::node::socket::OrderDeadline;
+use crate::node::socket::RequestLine;
 use crate::node::socket::SocketOperation;
 
 /// How long the agent may take for an answer: a pass that hangs must not hang its observers too.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// An order that is not under way by then is refused: what is left of [`PATIENCE`] is for carrying it out.
+const UNDER_WAY: Span = Span::from_secs(9);
 
 /// The answer to `request`: the agent's, or without an agent the one from checkpoint and folders.
 pub(super) fn ask<T: DeserializeOwned>(config: &Config, request: &SocketOperation) -> Result<T, CommandFailure> {
@@ -93,8 +98,8 @@ pub(super) fn try_agent<T: DeserializeOwned>(
     }
 }
 
-/// The running agent's answer to `request`, which changes something: only a running agent can give it.
-pub(super) fn order<T: DeserializeOwned>(config: &Config, request: &SocketOperation) -> Result<T, CommandFailure> {
+/// The running agent's answer to `request`: an order, or what is asked for one. Only a running agent can give it.
+pub(super) fn running<T: DeserializeOwned>(config: &Config, request: &SocketOperation) -> Result<T, CommandFailure> {
     let path = config.socket();
     let line = converse(&path, request).map_err(|error| match is_absence(&error) {
         true => failure(&path, "no agent is running here").hint("start it: systemctl start daemonlet"),
@@ -146,7 +151,8 @@ fn converse(path: &PathBuf, request: &SocketOperation) -> io::Result<String> {
     let mut stream = UnixStream::connect(path)?;
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_write_timeout(Some(PATIENCE))?;
-    let mut line = serde_json::to_string(request)?;
+    let deadline = request.is_order().then(|| OrderDeadline::after(UNDER_WAY));
+    let mut line = serde_json::to_string(&RequestLine { request: request.clone(), deadline })?;
     line.push('\n');
     stream.write_all(line.as_bytes())?;
     let mut reply = String::new();

@@ -11,6 +11,7 @@ use crate::cli::ask;
 use crate::cli::explain;
 use crate::cli::output;
 use crate::core::model::ObjectKey;
+use crate::core::replies::ExplainReport;
 use crate::core::replies::PlannedChange;
 use crate::node::socket::SocketOperation;
 
@@ -27,6 +28,13 @@ pub(super) struct OrderArguments {
 }
 
 impl OrderArguments {
+    /// The revision that the agent shows as waiting for `daemonlet approve`.
+    pub(super) fn awaits_approve(&self) -> Result<Option<String>, CommandFailure> {
+        let ObjectKey { namespace, name } = self.daemon_set.clone();
+        let report: ExplainReport = ask::running(&self.config.load()?, &SocketOperation::Explain { namespace, name })?;
+        Ok(report.status.and_then(|status| status.awaits_approve))
+    }
+
     /// Has the agent do it, and prints its report.
     pub(super) fn carry_out<R: DeserializeOwned + Serialize>(
         &self,
@@ -35,7 +43,7 @@ impl OrderArguments {
     ) -> Result<R, CommandFailure> {
         let config = self.config.load()?;
         let ObjectKey { namespace, name } = self.daemon_set.clone();
-        let report = ask::order(&config, &request(namespace, name))?;
+        let report = ask::running(&config, &request(namespace, name))?;
         output::data(&if self.json.is_wanted() { output::json(&report)? } else { human(&report, &self.daemon_set) })?;
         Ok(report)
     }

@@ -84,6 +84,7 @@ use crate::node::api::ApiOptions;
 use crate::node::fsx::DiskHandle;
 use crate::node::notify::ReadyGuard;
 use crate::node::socket;
+use crate::node::socket::SocketOperation;
 use crate::node::socket::SocketRequest;
 
 use decision::Decision;
@@ -225,12 +226,12 @@ impl Agent {
                     }
                     self.pass().await;
                 }
-                Wake::Asked(SocketRequest { request: socket::SocketOperation::Recording, reply }) => {
+                Wake::Asked(SocketRequest { line, reply }) if line.request == SocketOperation::Recording => {
                     self.reporter.recorder.export(reply)
                 }
-                Wake::Asked(SocketRequest { request, reply }) => {
+                Wake::Asked(SocketRequest { line, reply }) => {
                     // A reply that is not read is not waited for.
-                    let _ = reply.send(self.answer(&request).await);
+                    let _ = reply.send(self.answer(&line).await);
                 }
                 Wake::Changed => {
                     wake::read_all(&mut changed, took).await;

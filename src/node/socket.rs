@@ -21,7 +21,9 @@ use tokio::net::unix::OwnedWriteHalf;
 use tokio::sync::mpsc;
 use tokio::sync::oneshot;
 
+use crate::clock;
 use crate::core::model::ObjectKey;
+use crate::core::time::Span;
 use crate::node::fsx;
 use crate::node::fsx::Dir;
 use crate::node::fsx::DiskHandle;
@@ -49,7 +51,13 @@ pub enum SocketOperation {
     /// Try a failed revision again, and end back-offs.
     Retry { namespace: String, name: String },
     /// Let a revision start that waits for this.
-    Approve { namespace: String, name: String },
+    Approve {
+        namespace: String,
+        name: String,
+        /// The one that was seen to wait, and no other; `None`: whichever waits.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        revision: Option<String>,
+    },
     /// The last passes, written to a file in the run folder.
     Recording,
     /// Release held daemons; no name: all of them.
@@ -58,10 +66,54 @@ pub enum SocketOperation {
     Restart { namespace: String, name: String },
 }
 
+impl SocketOperation {
+    /// Whether it changes something: whoever was told that it failed must not find it done later.
+    pub fn is_order(&self) -> bool {
+        match self {
+            Self::Status | Self::Plan | Self::Explain { .. } | Self::Recording => false,
+            Self::Retry { .. } | Self::Approve { .. } | Self::Release { .. } | Self::Restart { .. } => true,
+        }
+    }
+}
+
+/// When an order has to be under way, as its client gives up soon after: milliseconds of CLOCK_BOOTTIME, which client and
+/// agent read alike, and which goes on while either is stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct OrderDeadline(Span);
+
+impl OrderDeadline {
+    /// So long from now.
+    pub fn after(span: Span) -> Self {
+        Self(clock::uptime() + span)
+    }
+
+    pub fn is_past(self) -> bool {
+        clock::uptime() >= self.0
+    }
+}
+
+/// A client's line. Agent and client may be of different versions: what one does not know it passes over.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct RequestLine {
+    #[serde(flatten)]
+    pub request: SocketOperation,
+    /// An order's; `None`: the agent may carry it out at any time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deadline: Option<OrderDeadline>,
+}
+
+impl From<SocketOperation> for RequestLine {
+    /// Without a deadline.
+    fn from(request: SocketOperation) -> Self {
+        Self { request, deadline: None }
+    }
+}
+
 /// A request for the loop.
 #[derive(Debug)]
 pub struct SocketRequest {
-    pub request: SocketOperation,
+    pub line: RequestLine,
     /// Where the reply goes; closed once the client has gone, which then takes the request for failed.
     pub reply: oneshot::Sender<Value>,
 }
@@ -163,8 +215,8 @@ async fn converse(stream: UnixStream, asked: mpsc::Sender<SocketRequest>) {
             Ok(Ok(length)) if length > 0 => {}
             _ => return,
         }
-        let reply = match serde_json::from_str::<SocketOperation>(&line) {
-            Ok(request) => match answer(request, &asked, &writer).await {
+        let reply = match serde_json::from_str::<RequestLine>(&line) {
+            Ok(line) => match answer(line, &asked, &writer).await {
                 Some(reply) => reply,
                 None => return,
             },
@@ -179,17 +231,13 @@ async fn converse(stream: UnixStream, asked: mpsc::Sender<SocketRequest>) {
 }
 
 /// The loop's reply; `None`: the client has gone, and the loop skips what it has not begun.
-async fn answer(
-    request: SocketOperation,
-    asked: &mpsc::Sender<SocketRequest>,
-    client: &OwnedWriteHalf,
-) -> Option<Value> {
+async fn answer(line: RequestLine, asked: &mpsc::Sender<SocketRequest>, client: &OwnedWriteHalf) -> Option<Value> {
     let (reply, mut answer) = oneshot::channel();
     let ending = || serde_json::json!({"error": "the agent is stopping"});
     if is_gone(client).await {
         return None;
     }
-    if asked.send(SocketRequest { request, reply }).await.is_err() {
+    if asked.send(SocketRequest { line, reply }).await.is_err() {
         return Some(ending());
     }
     loop {
@@ -220,7 +268,7 @@ pub fn replies(bytes: &[u8]) -> io::Result<Vec<u8>> {
         tokio::spawn(converse(agent, sender));
         tokio::spawn(async move {
             while let Some(asked) = receiver.recv().await {
-                let _ = asked.reply.send(serde_json::to_value(&asked.request).unwrap_or_default());
+                let _ = asked.reply.send(serde_json::to_value(&asked.line).unwrap_or_default());
             }
         });
         let (mut reader, mut writer) = client.into_split();
@@ -267,6 +315,27 @@ mod tests {
         assert_eq!(reply, "\"done\"\n");
     }
 
+    #[test]
+    fn agents_and_clients_of_other_versions_pass_over_what_they_do_not_know() {
+        let request = SocketOperation::Approve {
+            namespace: "a".to_owned(),
+            name: "b".to_owned(),
+            revision: Some("r".to_owned()),
+        };
+        let line = RequestLine { request: request.clone(), deadline: Some(OrderDeadline(Span::from_secs(7))) };
+        let text = serde_json::to_string(&line).unwrap();
+        assert_eq!(serde_json::from_str::<SocketOperation>(&text).unwrap(), request, "an agent that knows no deadline");
+        let sent: Value = serde_json::from_str(&text).unwrap();
+        assert_eq!((&sent["op"], &sent["deadline"]), (&serde_json::json!("approve"), &serde_json::json!(7_000)));
+        let read: RequestLine = serde_json::from_str(&text).unwrap();
+        assert!(read.deadline == line.deadline && read.request == request && read.request.is_order());
+        let bare: RequestLine =
+            serde_json::from_str("{\"op\":\"approve\",\"namespace\":\"a\",\"name\":\"b\",\"later\":1}").unwrap();
+        let any = SocketOperation::Approve { namespace: "a".to_owned(), name: "b".to_owned(), revision: None };
+        assert!(bare.request == any && bare.deadline.is_none());
+        assert!(OrderDeadline::after(Span::ZERO).is_past() && !OrderDeadline::after(Span::from_mins(1)).is_past());
+    }
+
     #[tokio::test]
     async fn a_request_line_gets_one_reply_line_and_nonsense_an_error() {
         let folder = tempfile::tempdir().unwrap();
@@ -277,7 +346,7 @@ mod tests {
         tokio::spawn(serve(listener, sender));
         tokio::spawn(async move {
             while let Some(asked) = receiver.recv().await {
-                let _ = asked.reply.send(serde_json::to_value(&asked.request).unwrap());
+                let _ = asked.reply.send(serde_json::to_value(&asked.line).unwrap());
             }
         });
         let mut stream = BufReader::new(UnixStream::connect(folder.path().join(SOCKET)).await.unwrap());

@@ -16,24 +16,55 @@ use crate::run;
 
 /// Runs `command` against an agent that gives `reply`; also what it was asked.
 fn ask(command: &[&str], reply: &str) -> (Run, Value) {
+    let (ran, mut asked) = converse(command, &[reply]);
+    (ran, asked.remove(0))
+}
+
+/// Runs `command` against an agent that gives these replies, one a connection; also what it was asked.
+fn converse(command: &[&str], replies: &[&str]) -> (Run, Vec<Value>) {
     let scratch = Scratch::new(&[]);
     scratch.write(
         "c.toml",
         &format!("manifest-dir = \"/m\"\nruntime-endpoint = \"\"\nrun-dir = \"{}\"\n", scratch.text("")),
     );
     let listener = UnixListener::bind(scratch.path("agent.sock")).unwrap();
-    let reply = format!("{reply}\n");
+    let replies: Vec<String> = replies.iter().map(|reply| format!("{reply}\n")).collect();
     let agent = thread::spawn(move || {
-        let (stream, _) = listener.accept().unwrap();
-        let mut request = String::new();
-        BufReader::new(&stream).read_line(&mut request).unwrap();
-        (&stream).write_all(reply.as_bytes()).unwrap();
-        serde_json::from_str(&request).unwrap()
+        let answer = |reply: &String| {
+            let (stream, _) = listener.accept().unwrap();
+            let mut request = String::new();
+            BufReader::new(&stream).read_line(&mut request).unwrap();
+            (&stream).write_all(reply.as_bytes()).unwrap();
+            serde_json::from_str(&request).unwrap()
+        };
+        replies.iter().map(answer).collect()
     });
     let mut arguments = command.to_vec();
     let config = scratch.text("c.toml");
     arguments.extend(["--config", &config]);
     (run(arguments), agent.join().unwrap())
+}
+
+#[test]
+fn approve_sends_the_revision_that_waits_and_a_deadline() {
+    let mut waits = daemon("running");
+    waits["awaitsApprove"] = json!("r2");
+    let explained =
+        json!({"schemaVersion": 1, "node": "n1", "agentRunning": true, "terms": [], "status": waits}).to_string();
+    let approved =
+        json!({"schemaVersion": 1, "node": "n1", "revision": "r2", "changes": [], "reason": "why"}).to_string();
+    let said = "kube-system/cni: revision r2 is approved on n1\n  why\n";
+    let (run, asked) = converse(&["approve", "kube-system/cni"], &[&explained, &approved]);
+    run.is(0, said, "");
+    assert_eq!(asked[0], json!({"op": "explain", "namespace": "kube-system", "name": "cni"}));
+    let (run, named) = ask(&["approve", "kube-system/cni", "--revision", "r2"], &approved);
+    run.is(0, said, "");
+    for mut request in [asked[1].clone(), named] {
+        assert!(request["deadline"].take().as_i64().is_some_and(|deadline| deadline > 9_000), "{request}");
+        let order =
+            json!({"op": "approve", "namespace": "kube-system", "name": "cni", "revision": "r2", "deadline": null});
+        assert_eq!(request, order);
+    }
 }
 
 /// How often `support-bundle` connects to an agent that takes connections and gives no answer; and what it says.

@@ -16,6 +16,7 @@ use crate::core::status::StaleVolume;
 use crate::core::status::State;
 use crate::core::status::WaitingContainer;
 use crate::core::time::Timestamp;
+use crate::core::update_trigger::UpdateTrigger;
 
 use super::AwaitedTrigger;
 use super::Hint;
@@ -91,6 +92,11 @@ impl Summary {
     pub fn awaits_labels(&self) -> bool {
         let awaits = [DesiredReason::LabelsUnread, DesiredReason::LabelsIncomplete].map(Reason::Desired);
         awaits.iter().any(|reason| self.reasons.contains(reason))
+    }
+
+    /// The replacement that waits for `daemonlet approve`.
+    pub fn awaits_approve(&self) -> Option<&AwaitedTrigger> {
+        self.awaited.as_ref().filter(|awaited| awaited.trigger == UpdateTrigger::Manual)
     }
 
     /// Says that `release` ends it, and how.

@@ -70,6 +70,9 @@ pub struct DaemonStatus {
     /// Whether its next instance waits for the coordinator's approval, or for its rollout.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub awaits_rollout: bool,
+    /// The revision that waits on this node for `daemonlet approve`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub awaits_approve: Option<String>,
 }
 
 impl DaemonStatus {

@@ -4,6 +4,8 @@
 //! `retry` and `restart` differ from that only in the state that they pass. Answers without an agent are
 //! [`super::offline`]'s.
 
+mod order;
+
 use std::collections::BTreeSet;
 use std::time::Instant;
 
@@ -11,9 +13,9 @@ use serde_json::Value;
 use serde_json::json;
 
 use crate::config::Config;
-use crate::core::local_failure::LocalFailure;
 use crate::core::model::ObjectKey;
 use crate::core::plan::Action;
+use crate::core::plan::AwaitedTrigger;
 use crate::core::plan::DaemonPlan;
 use crate::core::record::DaemonRecord;
 use crate::core::record::Fingerprint;
@@ -26,47 +28,22 @@ use crate::core::replies::RestartReport;
 use crate::core::replies::RetryReport;
 use crate::core::status::SCHEMA_VERSION;
 use crate::core::time::Span;
-use crate::core::update_trigger::UpdateTrigger;
 use crate::node::folders::QUIET_PERIOD;
+use crate::node::socket::RequestLine;
 use crate::node::socket::SocketOperation;
 
 use super::Agent;
 use super::decide::decide;
 use super::decision::Decision;
 use super::error::AgentError;
-use super::last_pass::LastPass;
 use super::observation::Observation;
-use super::outcome::RecordFate;
-use super::records::Records;
 use super::release;
 use super::report::changes;
 use super::report::to_json;
 
-/// What became of an order that a person gave.
-enum OrderFate {
-    /// The order is on disk, and nothing failed.
-    OnDisk,
-    /// The order counts; the next pass tries again what failed.
-    Unfinished(LocalFailure),
-    /// The order is not on disk: it counts as long as this process runs.
-    InMemory(LocalFailure),
-    /// The order does not count.
-    NotTaken(LocalFailure),
-}
-
-impl OrderFate {
-    /// What the person has to know about it.
-    fn rest(&self) -> String {
-        match self {
-            Self::OnDisk => String::new(),
-            Self::NotTaken(why) => why.to_string(),
-            Self::Unfinished(why) => format!("counts, but is not done yet and is tried again: {why}"),
-            Self::InMemory(why) => {
-                format!("counts, but is not on disk yet; if the agent stops before that, it is lost: {why}")
-            }
-        }
-    }
-}
+use order::OrderFate;
+use order::OrderedPass;
+use order::refuse_late;
 
 impl Agent {
     /// What an agent with another configuration would hold: a line for each daemon.
@@ -89,22 +66,30 @@ impl Agent {
         Ok(decision)
     }
 
-    pub(super) async fn answer(&mut self, request: &SocketOperation) -> Value {
-        match request {
+    pub(super) async fn answer(&mut self, line: &RequestLine) -> Value {
+        self.answer_in_time(line).await.unwrap_or_else(|late| late)
+    }
+
+    /// The answer; an error for an order that is too old.
+    async fn answer_in_time(&mut self, line: &RequestLine) -> Result<Value, Value> {
+        refuse_late(line)?;
+        Ok(match &line.request {
             SocketOperation::Status => to_json(&self.reporter.status(&self.view())),
             SocketOperation::Plan => self.answer_plan().await,
             SocketOperation::Explain { namespace, name } => {
                 to_json(&self.view().explain(&ObjectKey::new(namespace, name)))
             }
-            SocketOperation::Retry { namespace, name } => self.retry(&ObjectKey::new(namespace, name)).await,
-            SocketOperation::Approve { namespace, name } => self.approve(&ObjectKey::new(namespace, name)).await,
+            SocketOperation::Retry { namespace, name } => self.retry(&ObjectKey::new(namespace, name), line).await?,
+            SocketOperation::Approve { namespace, name, revision } => {
+                self.approve(&ObjectKey::new(namespace, name), revision.as_ref(), line).await?
+            }
             SocketOperation::Recording => json!({"error": "the loop hands the recording over"}),
-            SocketOperation::Release { daemons } => self.release(&daemons.iter().cloned().collect()).await,
+            SocketOperation::Release { daemons } => self.release(&daemons.iter().cloned().collect(), line).await?,
             SocketOperation::Restart { namespace, name } => {
                 self.read_what_comes_to_rest().await;
-                self.restart(&ObjectKey::new(namespace, name)).await
+                self.restart(&ObjectKey::new(namespace, name), line).await?
             }
-        }
+        })
     }
 
     /// What the next pass does, which looks at all volume data; that pass uses the same observation.
@@ -118,10 +103,10 @@ impl Agent {
     }
 
     /// Forgets the daemon's failed revision and its back-offs, on disk first, and makes a pass.
-    async fn retry(&mut self, key: &ObjectKey) -> Value {
+    async fn retry(&mut self, key: &ObjectKey, line: &RequestLine) -> Result<Value, Value> {
         let record = self.state.records.get(key).cloned();
         if record.is_none() && !self.state.set_aside.knows(key) {
-            return json!({"error": format!("{key} has never run on this node: there is nothing to retry")});
+            return Err(json!({"error": format!("{key} has never run on this node: there is nothing to retry")}));
         }
         // Whether its turn to be worked on has come is observed.
         let before = self.state.set_aside.clone();
@@ -129,8 +114,9 @@ impl Agent {
         self.inputs.costs.forget(key);
         let began = Instant::now();
         let observation = self.observe().await;
-        let unordered = decide(&observation, &self.state, &self.config, &mut self.render_cache).state.records;
         let mut state = self.state.clone();
+        self.state.set_aside = before.clone();
+        let unordered = decide(&observation, &self.state, &self.config, &mut self.render_cache);
         let mut retried = Retried::default();
         if let Some(mut record) = record {
             retried = record.retry(observation.now);
@@ -140,108 +126,117 @@ impl Agent {
         tracing::info!(daemonset = %key, "a retry was asked for");
         let decision = decide(&observation, &state, &self.config, &mut self.render_cache);
         let next = decision.daemon(key).map(|daemon| steps(daemon, decision.state.unlinked(&observation).is_none()));
-        self.state = state;
-        self.carry_out(observation, decision, began);
-        match self.end_order(key, &unordered) {
+        let pass = OrderedPass { began, observation, unordered, ordered: (state, decision) };
+        let records = self.carry_out_order(pass, line)?;
+        match self.end_order(key, &records) {
             OrderFate::OnDisk => {}
             OrderFate::NotTaken(why) => {
                 self.state.set_aside.restore(key, &before);
-                return json!({"error": format!("{key}: {why}; nothing is changed")});
+                return Err(json!({"error": format!("{key}: {why}; nothing is changed")}));
             }
-            fate => return json!({"error": format!("{key}: the retry {}", fate.rest())}),
+            fate => return Err(json!({"error": format!("{key}: the retry {}", fate.rest())})),
         }
-        to_json(&RetryReport {
+        Ok(to_json(&RetryReport {
             schema_version: SCHEMA_VERSION,
             node: self.config.node_name.clone(),
             forgotten: retried.failed,
             backoff: retried.backoff || asked || was_set_aside,
             changes: next.unwrap_or_default(),
-        })
+        }))
     }
 
-    /// Lets the revision start that waits for this, on disk first, and makes a pass.
-    async fn approve(&mut self, key: &ObjectKey) -> Value {
+    /// Lets the revision start that waits for this, on disk first, and makes a pass. `seen`: the one that it must be.
+    async fn approve(&mut self, key: &ObjectKey, seen: Option<&String>, line: &RequestLine) -> Result<Value, Value> {
         let refuse = |why: &str| json!({"error": format!("{key} is not approved: {why}")});
         let began = Instant::now();
         let observation = self.observe().await;
         let before = decide(&observation, &self.state, &self.config, &mut self.render_cache);
         let summary = before.daemon(key).map(|daemon| daemon.summary.clone());
-        let awaited = summary.as_ref().and_then(|summary| summary.awaited.clone());
-        let awaited = awaited.filter(|awaited| awaited.trigger == UpdateTrigger::Manual);
-        let Some((awaited, record)) = awaited.zip(self.state.records.get(key).cloned()) else {
-            self.carry_out(observation, before, began);
-            return match summary {
-                None => refuse("no such DaemonSet is known here"),
-                Some(summary) if summary.reasons.is_empty() => refuse("no revision waits for this"),
-                Some(summary) => refuse(&summary.reasons.to_string()),
-            };
+        let awaited = summary.as_ref().and_then(|summary| summary.awaits_approve().cloned());
+        let awaited = awaited.zip(self.state.records.get(key).cloned());
+        let is_seen = |waits: &AwaitedTrigger| seen.is_none_or(|seen| *seen == waits.revision);
+        let (awaited, record) = match awaited {
+            Some((awaited, record)) if is_seen(&awaited) => (awaited, record),
+            other => {
+                self.carry_out(observation, before, began);
+                return Err(match (other, seen, summary) {
+                    (Some((other, _)), Some(seen), _) => {
+                        refuse(&format!("not {seen} but revision {} waits for this by now", other.revision))
+                    }
+                    (_, _, None) => refuse("no such DaemonSet is known here"),
+                    (_, _, Some(summary)) if summary.reasons.is_empty() => refuse("no revision waits for this"),
+                    (_, _, Some(summary)) => refuse(&summary.reasons.to_string()),
+                });
+            }
         };
         let mut state = self.state.clone();
         state.set_record(DaemonRecord { by_hand: Some(awaited.revision.clone()), ..record });
-        tracing::info!(daemonset = %key, "revision {} was approved by hand", awaited.revision);
         let decision = decide(&observation, &state, &self.config, &mut self.render_cache);
         let linked = decision.state.unlinked(&observation).is_none();
         let next = decision.daemon(key).map(|daemon| (steps(daemon, linked), daemon.summary.reasons.to_string()));
-        self.state = state;
-        self.carry_out(observation, decision, began);
-        match self.end_order(key, &before.state.records) {
+        let pass = OrderedPass { began, observation, unordered: before, ordered: (state, decision) };
+        let records = self.carry_out_order(pass, line)?;
+        tracing::info!(daemonset = %key, "revision {} was approved by hand", awaited.revision);
+        match self.end_order(key, &records) {
             OrderFate::OnDisk => {}
-            OrderFate::NotTaken(why) => return refuse(&why.to_string()),
-            fate => return json!({"error": format!("{key}: the approval {}", fate.rest())}),
+            OrderFate::NotTaken(why) => return Err(refuse(&why.to_string())),
+            fate => return Err(json!({"error": format!("{key}: the approval {}", fate.rest())})),
         }
         let (changes, reason) = next.unwrap_or_default();
-        to_json(&ApproveReport {
+        Ok(to_json(&ApproveReport {
             schema_version: SCHEMA_VERSION,
             node: self.config.node_name.clone(),
             revision: awaited.revision,
             changes,
             reason,
-        })
+        }))
     }
 
     /// Releases daemons and makes a pass. `keys`: none names all that may be released.
-    async fn release(&mut self, keys: &BTreeSet<ObjectKey>) -> Value {
+    async fn release(&mut self, keys: &BTreeSet<ObjectKey>, line: &RequestLine) -> Result<Value, Value> {
         let began = Instant::now();
         let observation = self.observe().await;
         let before = decide(&observation, &self.state, &self.config, &mut self.render_cache);
         let mut selected = release::select(&self.config.node_name, &self.state.records, &before.plan, keys);
         let keys: Vec<ObjectKey> = selected.records.iter().map(|record| record.key.clone()).collect();
-        self.inputs.forget_vanished(&keys.iter().cloned().collect());
+        let mut state = self.state.clone();
         for record in selected.records {
             tracing::info!(daemonset = %record.key, "a release was asked for");
-            self.state.set_record(record);
+            state.set_record(record);
         }
-        let decision = decide(&observation, &self.state, &self.config, &mut self.render_cache);
+        let decision = decide(&observation, &state, &self.config, &mut self.render_cache);
         let what = |key: &ObjectKey| {
             let changes = decision.daemon(key).into_iter().flat_map(changes::of).map(|change| change.action);
             changes.collect::<Vec<_>>().join(", ")
         };
         let changes: Vec<String> = keys.iter().map(what).collect();
-        self.carry_out(observation, decision, began);
+        let pass = OrderedPass { began, observation, unordered: before, ordered: (state, decision) };
+        let records = self.carry_out_order(pass, line)?;
+        self.inputs.forget_vanished(&keys.iter().cloned().collect());
         for (key, changes) in keys.iter().zip(changes) {
             let ReleaseReport { released, refused, .. } = &mut selected.report;
-            match self.end_order(key, &before.state.records) {
+            match self.end_order(key, &records) {
                 OrderFate::OnDisk => released.push(release::entry(key, &changes)),
                 OrderFate::NotTaken(why) => refused.push(release::entry(key, &why.to_string())),
                 fate => released.push(release::entry(key, &format!("this {}", fate.rest()))),
             }
         }
-        to_json(&selected.report)
+        Ok(to_json(&selected.report))
     }
 
     /// Orders a new incarnation of a daemon; gives what follows, or why nothing does.
-    async fn restart(&mut self, key: &ObjectKey) -> Value {
+    async fn restart(&mut self, key: &ObjectKey, line: &RequestLine) -> Result<Value, Value> {
         let refuse = |why: &str| json!({"error": format!("{key} is not restarted: {why}")});
         let record = match self.restarted(key) {
             Ok(record) => record,
-            Err(why) => return refuse(&why),
+            Err(why) => return Err(refuse(&why)),
         };
         let can_see_the_end = self.config.runtime_endpoint.is_some() || self.config.kubelet_endpoint.is_some();
         if !can_see_the_end && self.config.kubeconfig.is_none() {
-            return refuse(
+            return Err(refuse(
                 "nothing here could tell when its old pod has ended, before which no new one starts: neither \
                  runtime-endpoint nor kubeconfig is set",
-            );
+            ));
         }
         let began = Instant::now();
         // It shows which component can report that the old pod is gone.
@@ -253,7 +248,6 @@ impl Agent {
         order(&mut ordered, observation.now);
         state.set_record(ordered);
         let unordered = decide(&observation, &self.state, &self.config, &mut self.render_cache);
-        let records = unordered.state.records.clone();
         let decision = decide(&observation, &state, &self.config, &mut self.render_cache);
         let refusal = match decision.daemon(key) {
             _ if unreadable => Some(format!("{} cannot be read", self.config.manifest_dir.display())),
@@ -263,9 +257,8 @@ impl Agent {
         };
         if let Some(why) = refusal {
             self.carry_out(observation, unordered, began);
-            return refuse(&why);
+            return Err(refuse(&why));
         }
-        self.state = state;
         tracing::info!(daemonset = %key, "a restart was asked for");
         let unsure = (!can_see_the_end && !observation.api_answers()).then(|| {
             "runtime-endpoint is not set, and the API server, which would show it, does not answer".to_owned()
@@ -286,12 +279,13 @@ impl Agent {
                 old,
             }
         });
-        self.carry_out(observation, decision, began);
+        let pass = OrderedPass { began, observation, unordered, ordered: (state, decision) };
+        let records = self.carry_out_order(pass, line)?;
         match (self.end_order(key, &records), report) {
-            (OrderFate::NotTaken(why), _) => refuse(&why.to_string()),
-            (OrderFate::OnDisk, Some(report)) => to_json(&report),
-            (OrderFate::OnDisk, None) => refuse("it is not known any more"),
-            (fate, _) => json!({"error": format!("{key}: the restart {}", fate.rest())}),
+            (OrderFate::NotTaken(why), _) => Err(refuse(&why.to_string())),
+            (OrderFate::OnDisk, Some(report)) => Ok(to_json(&report)),
+            (OrderFate::OnDisk, None) => Err(refuse("it is not known any more")),
+            (fate, _) => Err(json!({"error": format!("{key}: the restart {}", fate.rest())})),
         }
     }
 
@@ -304,25 +298,6 @@ impl Agent {
             tokio::time::sleep((at - *now).clamp(Span::ZERO, QUIET_PERIOD.into()).to_duration()).await;
             self.pass().await;
         }
-    }
-
-    /// What became of an order for `key` in the pass that carried it out. Where the pass failed before it took the
-    /// daemon's record, the order is forgotten again: the record is that of `unordered`, as observed without it.
-    fn end_order(&mut self, key: &ObjectKey, unordered: &Records) -> OrderFate {
-        let LastPass { outcome, .. } = &self.last;
-        let Some(failure) = outcome.failures.get(key) else { return OrderFate::OnDisk };
-        let why = failure.cause.clone();
-        match outcome.records.get(key) {
-            Some(RecordFate::OnDisk) => return OrderFate::Unfinished(why),
-            Some(RecordFate::InMemory) => return OrderFate::InMemory(why),
-            None => {}
-        }
-        match unordered.get(key) {
-            // A part of the order may be on disk nevertheless.
-            Some(record) => self.state.set_record(record.clone()),
-            None => drop(self.state.records.remove(key)),
-        }
-        OrderFate::NotTaken(why)
     }
 
     /// The record of a daemon that can be restarted.

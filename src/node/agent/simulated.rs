@@ -16,7 +16,7 @@ use crate::node::fsx::Simulated;
 use crate::node::metrics::MetricsRecorder;
 use crate::node::metrics::server::Exposed;
 use crate::node::notify::Notifier;
-use crate::node::socket::SocketOperation;
+use crate::node::socket::RequestLine;
 use crate::node::socket::SocketRequest;
 
 use super::Agent;
@@ -98,9 +98,9 @@ impl AgentHandle {
 
     /// As a line on the agent's socket; `None`: the agent has ended.
     pub async fn ask(&self, request: &str) -> Option<Value> {
-        let request: SocketOperation = serde_json::from_str(request).ok()?;
+        let line: RequestLine = serde_json::from_str(request).ok()?;
         let (reply, replied) = oneshot::channel();
-        self.ask.send(SocketRequest { request, reply }).await.ok()?;
+        self.ask.send(SocketRequest { line, reply }).await.ok()?;
         replied.await.ok()
     }
 

@@ -144,9 +144,9 @@ mod tests {
         drop(gone.1);
         let requests = [(SocketOperation::Plan, gone.0), (SocketOperation::Status, waits.0)];
         for (request, reply) in requests {
-            sender.send(SocketRequest { request, reply }).await.unwrap();
+            sender.send(SocketRequest { line: request.into(), reply }).await.unwrap();
         }
-        assert_eq!(request(&mut Some(receiver)).await.request, SocketOperation::Status);
+        assert_eq!(request(&mut Some(receiver)).await.line.request, SocketOperation::Status);
     }
 
     /// Writes without end, a change each millisecond.

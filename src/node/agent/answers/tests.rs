@@ -9,6 +9,7 @@ use crate::core::set_aside::DefinitionVersion;
 use crate::node::fsx::Doing;
 use crate::node::fsx::Simulated;
 use crate::node::notify::Notifier;
+use crate::node::socket::OrderDeadline;
 
 use super::*;
 
@@ -70,7 +71,7 @@ fn a_release_that_the_disk_does_not_take_ends_nothing_later() {
     let mut agent = agent(&disk, "/none");
     let order = SocketOperation::Release { daemons: [key()].into() };
     disk.fail(Doing::Write, STATE, Errno::ENOSPC);
-    let answer = wait(agent.answer(&order));
+    let answer = wait(agent.answer(&order.clone().into()));
     assert_eq!(
         (answer["released"].clone(), answer["refused"][0]["name"].clone()),
         (json!([]), json!("net")),
@@ -80,7 +81,7 @@ fn a_release_that_the_disk_does_not_take_ends_nothing_later() {
     wait(agent.pass());
     let record = &agent.state.records[&key()];
     assert!(!record.released && record.live().next().is_some(), "what was refused is not done later: {record:?}");
-    let answer = wait(agent.answer(&order));
+    let answer = wait(agent.answer(&order.clone().into()));
     assert_eq!(
         (answer["released"][0]["name"].clone(), answer["refused"].clone()),
         (json!("net"), json!([])),
@@ -96,7 +97,7 @@ fn a_restart_that_is_not_on_disk_counts_and_says_so() {
     assert_eq!(instances(&agent), [(0, false)]);
     disk.fail(Doing::Write, STATE, Errno::ENOSPC);
     let order = SocketOperation::Restart { namespace: "a".to_owned(), name: "net".to_owned() };
-    let answer = wait(agent.answer(&order));
+    let answer = wait(agent.answer(&order.clone().into()));
     let error = answer["error"].as_str().unwrap_or_default();
     assert!(error.starts_with("a/net: the restart counts, but is not on disk yet"), "{answer}");
     assert_eq!(instances(&agent), [(0, true)]);
@@ -108,7 +109,7 @@ fn a_restart_reads_a_file_that_was_just_written() {
     let mut agent = agent(&disk, "/ds");
     disk.put("/ds/net.yaml", definition("i:2"));
     let order = SocketOperation::Restart { namespace: "a".to_owned(), name: "net".to_owned() };
-    assert_eq!(wait(agent.answer(&order))["error"], Value::Null);
+    assert_eq!(wait(agent.answer(&order.clone().into()))["error"], Value::Null);
     let read = agent.last.observation.folders.get(&key()).map(|daemon_set| daemon_set.pod_template().to_string());
     assert!(read.as_ref().is_some_and(|template| template.contains("i:2")), "{read:?}");
 }
@@ -124,4 +125,75 @@ fn a_retry_that_fails_leaves_what_is_set_aside() {
     assert!(set_aside.forget(&key()));
     set_aside.restore(&key(), &before);
     assert_eq!(*set_aside, before);
+}
+
+/// A request with a deadline so long from now.
+fn within(span: Span, request: SocketOperation) -> RequestLine {
+    RequestLine { request, deadline: Some(OrderDeadline::after(span)) }
+}
+
+#[test]
+fn an_order_that_is_too_old_changes_nothing() {
+    let disk = disk();
+    let mut agent = agent(&disk, "/ds");
+    agent.state.set_aside.note_killed(vec![DefinitionVersion { key: key(), template: "1".to_owned() }]);
+    let set_aside = agent.state.set_aside.clone();
+    let (namespace, name) = (|| "a".to_owned(), || "net".to_owned());
+    let retry = SocketOperation::Retry { namespace: namespace(), name: name() };
+    let restart = SocketOperation::Restart { namespace: namespace(), name: name() };
+    let release = SocketOperation::Release { daemons: [key()].into() };
+    let slow = Err(json!({"error": "the agent was too slow to begin: nothing is changed"}));
+    let late = |order: &SocketOperation| within(Span::ZERO, order.clone());
+    for order in [&retry, &restart, &release] {
+        assert_eq!(wait(agent.answer_in_time(&late(order))), slow, "before it is looked at: {order:?}");
+    }
+    // The deadline goes by while the agent observes.
+    assert_eq!(wait(agent.retry(&key(), &late(&retry))), slow);
+    assert_eq!(wait(agent.restart(&key(), &late(&restart))), slow);
+    assert_eq!((instances(&agent), &agent.state.set_aside), (vec![(0, false)], &set_aside));
+    let in_time = |order| within(Span::from_mins(1), order);
+    assert_eq!(wait(agent.answer(&in_time(retry)))["error"], Value::Null);
+    assert_eq!(wait(agent.answer(&in_time(restart)))["error"], Value::Null);
+    assert!(instances(&agent)[0].1 && !agent.state.set_aside.knows(&key()), "{:?}", instances(&agent));
+}
+
+#[test]
+fn a_release_that_is_too_old_ends_nothing_later() {
+    let disk = disk();
+    drop(agent(&disk, "/ds"));
+    disk.end_process();
+    let mut agent = agent(&disk, "/none");
+    let late = within(Span::ZERO, SocketOperation::Release { daemons: [key()].into() });
+    assert!(wait(agent.release(&[key()].into(), &late)).is_err());
+    wait(agent.pass());
+    let record = &agent.state.records[&key()];
+    assert!(!record.released && record.live().next().is_some(), "{record:?}");
+}
+
+#[test]
+fn only_the_revision_that_was_seen_to_wait_is_approved() {
+    let disk = disk();
+    let by_hand =
+        |image| definition(image).replace("{name: net,", "{annotations: {daemonlet.dev/update: manual}, name: net,");
+    disk.put("/ds/net.yaml", by_hand("i:1"));
+    let mut agent = agent(&disk, "/ds");
+    let change = |agent: &mut Agent, image| {
+        disk.put("/ds/net.yaml", by_hand(image));
+        wait(agent.read_what_comes_to_rest());
+        let status = agent.reporter.status(&agent.view());
+        status.daemons[0].awaits_approve.clone().expect("it waits")
+    };
+    let approve = |revision: &String| {
+        let revision = Some(revision.clone());
+        RequestLine::from(SocketOperation::Approve { namespace: "a".to_owned(), name: "net".to_owned(), revision })
+    };
+    let seen = change(&mut agent, "i:2");
+    let late = within(Span::ZERO, approve(&seen).request);
+    assert!(wait(agent.approve(&key(), Some(&seen), &late)).is_err());
+    let newer = change(&mut agent, "i:3");
+    let refused = format!("a/net is not approved: not {seen} but revision {newer} waits for this by now");
+    assert_eq!(wait(agent.answer(&approve(&seen))), json!({"error": refused}));
+    assert_eq!(agent.state.records[&key()].by_hand, None);
+    assert_eq!(wait(agent.answer(&approve(&newer)))["revision"], json!(newer));
+    assert_eq!(agent.state.records[&key()].by_hand, Some(newer));
 }

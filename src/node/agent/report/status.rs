@@ -111,6 +111,7 @@ impl ReportInputs<'_> {
             waiting_containers: summary.waiting_containers.clone(),
             keeps_workload_away: summary.keeps_workload_away,
             awaits_rollout: summary.awaits_approval || summary.awaits_rollout,
+            awaits_approve: summary.awaits_approve().map(|awaited| awaited.revision.clone()),
             notes,
             releasable: summary.releasable,
             refused_field: summary.refused_field.clone(),

@@ -115,7 +115,7 @@ fn the_plan_of_an_agent_has_the_problems_of_the_pass_that_it_makes() {
     let mut agent = node.agent();
     chmod(&node.path("state"), 0o777);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let plan = runtime.block_on(agent.answer(&SocketOperation::Plan));
+    let plan = runtime.block_on(agent.answer(&SocketOperation::Plan.into()));
     assert!(plan["problems"].to_string().contains("until it can be used, nothing is ended"), "{plan}");
 }
 
@@ -137,7 +137,7 @@ fn the_plan_of_an_agent_does_not_announce_an_end_that_its_disk_does_not_take() {
         agent.inputs.reread(false);
         runtime.block_on(agent.pass());
         std::thread::sleep(Duration::from_millis(1_100));
-        let plan = runtime.block_on(agent.answer(&SocketOperation::Plan));
+        let plan = runtime.block_on(agent.answer(&SocketOperation::Plan.into()));
         assert_eq!(plan["changes"], serde_json::json!([]), "{plan}");
         let held: Vec<_> = plan["held"].as_array().unwrap().iter().filter(|held| held["name"] == "log").collect();
         assert_eq!((held.len(), held[0]["state"].as_str()), (1, Some("waiting")), "{plan}");
