@@ -80,6 +80,17 @@ pub fn canonical_milli(value: &Value) -> Option<Value> {
     parse_json(value).map(|quantity| Value::String(quantity.round_up_to_milli().to_string()))
 }
 
+/// What upstream's `Quantity.String` gives for a quantity in JSON: the text as it is written where upstream takes that for
+/// canonical, as it does with `01` and `+1`; `None` if it is none.
+pub(crate) fn upstream_text(value: &Value) -> Option<String> {
+    let text = match value {
+        Value::String(text) => trimmed(text).to_owned(),
+        other => other.to_string(),
+    };
+    let is_kept = split(&text).is_ok_and(|parts| parts.is_kept());
+    parse_json(value).map(|quantity| if is_kept { text } else { quantity.to_string() })
+}
+
 /// A JSON quantity; null is zero, as in Go.
 pub(crate) fn parse_json(value: &Value) -> Option<Quantity> {
     match value {
@@ -100,20 +111,8 @@ impl FromStr for Quantity {
     type Err = QuantityError;
 
     fn from_str(text: &str) -> Result<Self, QuantityError> {
-        let (negative, unsigned) = match text.as_bytes().first() {
-            Some(b'-') => (true, &text[1..]),
-            Some(b'+') => (false, &text[1..]),
-            Some(_) => (false, text),
-            None => return Err(QuantityError::Format),
-        };
-        let end = unsigned.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(unsigned.len());
-        let (number, suffix) = unsigned.split_at(end);
-        let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
-        if fraction.contains('.') {
-            return Err(QuantityError::Format);
-        }
+        let Parts { is_negative, whole, fraction, exponent, format } = split(text)?;
         let fraction = fraction.trim_end_matches('0');
-        let (exponent, format) = suffix_of(suffix)?;
         let digits: i128 = match format!("{whole}{fraction}").trim_start_matches('0') {
             "" => 0,
             digits => digits.parse().map_err(|_| QuantityError::TooLarge)?,
@@ -122,8 +121,54 @@ impl FromStr for Quantity {
             Format::Binary => binary(digits, exponent, fraction.len())?,
             Format::Decimal | Format::Exponent => scaled(digits, i64::from(exponent) + 9 - fraction.len() as i64)?,
         };
-        Ok(Self { nanos: if negative { -nanos } else { nanos }, format })
+        Ok(Self { nanos: if is_negative { -nanos } else { nanos }, format })
     }
+}
+
+/// A text that may be a quantity, taken apart.
+struct Parts<'a> {
+    is_negative: bool,
+    /// Without leading zeros.
+    whole: &'a str,
+    fraction: &'a str,
+    exponent: i32,
+    format: Format,
+}
+
+impl Parts<'_> {
+    /// Whether upstream's `ParseQuantity` takes the text for canonical.
+    fn is_kept(&self) -> bool {
+        let whole = if self.whole.is_empty() { "0" } else { self.whole };
+        let digits = format!("{whole}{}", self.fraction);
+        let scale = i64::from(self.exponent) - self.fraction.len() as i64;
+        match self.format {
+            Format::Binary => {
+                let is_short = whole.len() as i32 + self.exponent * 3 / 10 <= 14;
+                is_short && self.fraction.is_empty() && digits.parse::<i64>().is_ok_and(|number| number % 8 != 0)
+            }
+            Format::Decimal | Format::Exponent => {
+                let is_short = digits.len() <= 18 && scale >= -9;
+                is_short && scale % 3 == 0 && !digits.ends_with("000") && !digits.starts_with('0')
+            }
+        }
+    }
+}
+
+fn split(text: &str) -> Result<Parts<'_>, QuantityError> {
+    let (is_negative, unsigned) = match text.as_bytes().first() {
+        Some(b'-') => (true, &text[1..]),
+        Some(b'+') => (false, &text[1..]),
+        Some(_) => (false, text),
+        None => return Err(QuantityError::Format),
+    };
+    let end = unsigned.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(unsigned.len());
+    let (number, suffix) = unsigned.split_at(end);
+    let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
+    if fraction.contains('.') {
+        return Err(QuantityError::Format);
+    }
+    let (exponent, format) = suffix_of(suffix)?;
+    Ok(Parts { is_negative, whole: whole.trim_start_matches('0'), fraction, exponent, format })
 }
 
 /// The exponent (of 2 or 10) and notation that a suffix stands for.

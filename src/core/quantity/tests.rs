@@ -68,3 +68,27 @@ fn resources_are_rounded_up_to_thousandths() {
         assert_eq!(canonical_milli(&json!(written)), Some(json!(rounded)), "{written}");
     }
 }
+
+#[test]
+fn upstream_keeps_the_text_that_it_takes_for_canonical() {
+    let table = [
+        (json!("01"), "01"),
+        (json!(" +1.k "), "+1.k"),
+        (json!("1e0"), "1e0"),
+        (json!("0.001"), "1m"),
+        (json!("+1000m"), "1"),
+        (json!("1.0"), "1"),
+        (json!("-01.5Ki"), "-1536"),
+        (json!("01Ti"), "01Ti"),
+        (json!("01Pi"), "1Pi"),
+        (json!("01024Ki"), "1Mi"),
+        (json!("0999999999999999999"), "0999999999999999999"),
+        (json!("01000000000000000001"), "1000000000000000001"),
+        (json!(1.5), "1500m"),
+        (json!(null), "0"),
+    ];
+    for (value, expected) in table {
+        assert_eq!(upstream_text(&value).as_deref(), Some(expected), "{value}");
+    }
+    assert_eq!(upstream_text(&json!("x")), None);
+}

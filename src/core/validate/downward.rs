@@ -3,12 +3,12 @@
 use serde_json::Value;
 
 use super::rules::LABEL_KEY;
-use super::rules::is_exponent;
+use super::rules::sign;
 use super::wrong;
 use crate::core::json::Json;
 use crate::core::labels::is_label_key;
 use crate::core::model::FieldError;
-use crate::core::quantity::canonical_value;
+use crate::core::quantity::upstream_text;
 
 const RESOURCES: [&str; 6] = [
     "limits.cpu",
@@ -67,10 +67,9 @@ pub(super) fn resource_field_ref(reference: &Value, in_volume: bool, place: &str
         _ => return,
     };
     let Some(divisor) = reference.at("divisor") else { return };
-    let is_exponent = is_exponent(divisor);
-    let divisor = canonical_value(divisor);
-    let divisor = divisor.as_ref().and_then(Value::as_str).unwrap_or_default();
-    if divisor != "0" && (is_exponent || !units.contains(&divisor)) {
+    // Upstream compares texts.
+    let is_unit = || upstream_text(divisor).is_some_and(|text| units.contains(&text.as_str()));
+    if sign(divisor) != 0 && !is_unit() {
         errors.push(wrong(format!("{place}.divisor"), format!("must be {}, not {divisor}", units.join(" or "))));
     }
 }

@@ -10,7 +10,6 @@ use crate::core::labels::is_label_key;
 use crate::core::labels::is_label_value;
 use crate::core::model::FieldError;
 use crate::core::quantity::parse_json;
-use crate::core::quantity::trimmed;
 
 /// Where the errors of a pod's own fields are.
 pub(super) const POD_SPEC: &str = "spec.template.spec";
@@ -184,13 +183,6 @@ pub(super) fn label_values(expression: &Value, place: &str, errors: &mut Vec<Fie
             errors.push(wrong(format!("{place}.values[{index}]"), LABEL_VALUE));
         }
     }
-}
-
-/// Whether a quantity is written as 1e3, which upstream tells from 1k where it compares texts.
-pub(super) fn is_exponent(quantity: &Value) -> bool {
-    let text = trimmed(quantity.as_str().unwrap_or_default());
-    text.find(['e', 'E'])
-        .is_some_and(|at| text[at + 1..].starts_with(|next: char| next.is_ascii_digit() || "+-".contains(next)))
 }
 
 /// Whether `number` is a port (`IsValidPortNum`).

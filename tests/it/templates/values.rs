@@ -151,6 +151,16 @@ pub(super) const MORE: &[(&str, &str, &str)] = &[
         "env",
         r#"[{"name": "A", "valueFrom": {"resourceFieldRef": {"resource": "limits.cpu", "divisor": "2"}}}]"#,
     ),
+    (
+        "/containers/*",
+        "env",
+        r#"[{"name": "A", "valueFrom": {"resourceFieldRef": {"resource": "limits.cpu", "divisor": "01"}}}]"#,
+    ),
+    (
+        "/containers/*",
+        "env",
+        r#"[{"name": "A", "valueFrom": {"resourceFieldRef": {"resource": "limits.cpu", "divisor": "+1000m"}}}]"#,
+    ),
     ("/containers/*", "env", r#"[{"name": "A", "valueFrom": {"secretKeyRef": {"name": "s"}}}]"#),
     ("/containers/*", "env", r#"[{"name": "A", "valueFrom": {"configMapKeyRef": {"key": "k"}}}]"#),
     ("/containers/*", "env", r#"[{"name": "A=B", "value": "c"}]"#),

@@ -182,11 +182,15 @@ fn files_of_secrets_config_maps_and_fields() {
                  limits.ephemeral-storage, requests.cpu, requests.memory, requests.ephemeral-storage or hugepages, not \
                  \"limits.x\"",
             ),
-            (resource("limits.cpu", json!("2m")), ".items[0].resourceFieldRef.divisor: must be 1m or 1, not 2m"),
+            (
+                resource("limits.cpu", json!("01")),
+                ".items[0].resourceFieldRef.divisor: must be 1m or 1, not \"01\"",
+            ),
+            (resource("limits.cpu", json!("2m")), ".items[0].resourceFieldRef.divisor: must be 1m or 1, not \"2m\""),
             (
                 resource("requests.hugepages-2Mi", json!("1m")),
                 ".items[0].resourceFieldRef.divisor: must be 1 or 1k or 1M or 1G or 1T or 1P or 1E or 1Ki or 1Mi or \
-                 1Gi or 1Ti or 1Pi or 1Ei, not 1m",
+                 1Gi or 1Ti or 1Pi or 1Ei, not \"1m\"",
             ),
         ],
     );

@@ -87,13 +87,25 @@ fn resources_and_their_divisors_are_judged() {
         (resource("limits.cpu", json!(0)), ""),
         (resource("limits.cpu", json!("0.001")), ""),
         (resource("limits.cpu", json!("1000m")), ""),
-        (resource("limits.cpu", json!("10m")), format!("{DIVISOR} 1m or 1, not 10m").as_str()),
+        (resource("limits.cpu", json!("10m")), format!("{DIVISOR} 1m or 1, not \"10m\"").as_str()),
         (resource("requests.memory", json!("1024Ki")), ""),
         (resource("requests.memory", json!(1024)), format!("{DIVISOR} {SIZES}, not 1024").as_str()),
-        (resource("limits.ephemeral-storage", json!("1m")), format!("{DIVISOR} {SIZES}, not 1m").as_str()),
+        (resource("limits.ephemeral-storage", json!("1m")), format!("{DIVISOR} {SIZES}, not \"1m\"").as_str()),
         (resource("limits.hugepages-2Mi", json!("1Mi")), ""),
-        (resource("limits.hugepages-2Mi", json!("2Mi")), format!("{DIVISOR} {SIZES}, not 2Mi").as_str()),
+        (resource("limits.hugepages-2Mi", json!("2Mi")), format!("{DIVISOR} {SIZES}, not \"2Mi\"").as_str()),
     ]);
+    for good in ["+0.001", "+1000m", "01000m", "1.0", "10e-1", "0.1e1"] {
+        judged([(resource("limits.cpu", json!(good)), "")]);
+    }
+    for bad in ["01", "+1", "1.", "001", "+1m", "01m", "1e0", " 01 "] {
+        judged([(resource("limits.cpu", json!(bad)), format!("{DIVISOR} 1m or 1, not {bad:?}").as_str())]);
+    }
+    for good in ["01Pi", "+1Ei", "01024Ki", "1000k", "+1000"] {
+        judged([(resource("limits.memory", json!(good)), "")]);
+    }
+    for bad in ["+1k", "1.M", "01G", "01T", "+1P", "1.E", "01Ki", "+1Mi", "01Gi", "01Ti"] {
+        judged([(resource("limits.memory", json!(bad)), format!("{DIVISOR} {SIZES}, not {bad:?}").as_str())]);
+    }
 }
 
 #[test]
