@@ -12,6 +12,8 @@ const NANOS: i128 = 1_000_000_000;
 const NANOS_PER_MILLI: i128 = 1_000_000;
 /// The largest whole quantity in binary notation.
 const MAX_BINARY: i128 = i64::MAX as i128 * NANOS;
+/// From this on upstream loses thousands: it writes `1000E` as `1`.
+const TOO_LARGE: i128 = 1_000_000_000_000_000_000_000 * NANOS;
 const BINARY_SUFFIXES: [&str; 7] = ["", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
 const DECIMAL_SUFFIXES: [&str; 10] = ["n", "u", "m", "", "k", "M", "G", "T", "P", "E"];
 
@@ -24,7 +26,7 @@ pub enum QuantityError {
     /// The suffix is not one of upstream's.
     #[error("unknown suffix, not one of n, u, m, k, M, G, T, P, E, Ki, Mi, Gi, Ti, Pi, Ei or e<number>")]
     Suffix,
-    /// More digits than this program supports.
+    /// From 1e21 on the API server may store another number.
     #[error("too large")]
     TooLarge,
 }
@@ -121,6 +123,9 @@ impl FromStr for Quantity {
             Format::Binary => binary(digits, exponent, fraction.len())?,
             Format::Decimal | Format::Exponent => scaled(digits, i64::from(exponent) + 9 - fraction.len() as i64)?,
         };
+        if nanos >= TOO_LARGE {
+            return Err(QuantityError::TooLarge);
+        }
         Ok(Self { nanos: if is_negative { -nanos } else { nanos }, format })
     }
 }

@@ -220,15 +220,15 @@ impl<'de> Deserializer<'de> for Go<'de, '_> {
         match self.value {
             _ if name != "Quantity" => visitor.visit_newtype_struct(self),
             Value::Null => visitor.visit_i64(0),
-            // Go trims a text, and caps what is too large. Here it is refused: no rule could count with it.
+            // Go trims a text. What is too large is refused: upstream may store another number.
             Value::String(text) => match trimmed(text).parse::<Quantity>() {
                 Ok(_) => visitor.visit_newtype_struct(self),
-                Err(QuantityError::TooLarge) => Err(self.no_quantity("a quantity of less than 1e29")),
+                Err(QuantityError::TooLarge) => Err(self.no_quantity("a quantity of less than 1e21")),
                 Err(_) => Err(self.no_quantity("a quantity such as 100m or 64Mi")),
             },
             Value::Number(number) => match number.to_string().parse::<Quantity>() {
                 Ok(_) => visitor.visit_newtype_struct(self),
-                Err(_) => Err(self.wrong("a quantity of less than 1e29")),
+                Err(_) => Err(self.wrong("a quantity of less than 1e21")),
             },
             _ => Err(self.wrong("a quantity")),
         }

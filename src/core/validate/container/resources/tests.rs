@@ -42,7 +42,17 @@ fn amounts_fit_their_resource() {
         (limits(json!({"cpu": null, "memory": 0})), ""),
         (limits(json!({"x/y": "1500m"})), "resources.limits[x/y]: must be a whole number"),
         (limits(json!({"x/y": "2000m"})), ""),
+        (limits(json!({"x/y": "8Pi"})), ""),
+        (limits(json!({"x/y": "9223372036854775"})), ""),
+        (limits(json!({"x/y": "9223372036854776"})), "resources.limits[x/y]: must be at most 9223372036854775"),
+        (limits(json!({"x/y": "9Pi"})), "resources.limits[x/y]: must be at most 9223372036854775"),
+        (limits(json!({"kubernetes.io/x": "9Pi", "memory": "9Pi"})), ""),
         (limits(json!({"cpu": 1, "hugepages-2Mi": "4Mi"})), ""),
+        (limits(json!({"cpu": 1, "hugepages-2Mi": "4Ei"})), ""),
+        (
+            limits(json!({"cpu": 1, "hugepages-1Mi": "10E"})),
+            "resources.limits[hugepages-1Mi]: must be at most 9223372036854775807",
+        ),
         (
             limits(json!({"cpu": 1, "hugepages-2Mi": "3Mi"})),
             "resources.limits[hugepages-2Mi]: must be a multiple of the size in the name",
