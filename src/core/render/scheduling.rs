@@ -20,6 +20,9 @@ use crate::core::validate;
 const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
 const BY_SCHEDULER: &str = "only a scheduler enforces this: here it keeps the daemon from no node";
 
+/// The group of pods that a scheduler places at once, of 1.36 and of 1.35.
+const GROUPS: [&str; 2] = ["schedulingGroup", "workloadRef"];
+
 /// The highest number of any other class, as the API server has it (upstream's `HighestUserDefinablePriority`).
 const HIGHEST_OF_USERS: f64 = 1_000_000_000.0;
 
@@ -34,13 +37,12 @@ pub(super) fn refuse_claims(ctx: &mut RenderContext<'_>, spec: &Object) {
     }
 }
 
-/// Removes placement fields, which are decided already and which the kubelet would judge again at a boot without API, and
-/// the group of pods that a scheduler places at once (of 1.35: `workloadRef`).
+/// Removes placement fields, which are decided already and which the kubelet would judge again at a boot without API.
 pub(super) fn drop_placement(ctx: &mut RenderContext<'_>, spec: &mut Object) {
     for field in enforced_by_scheduler(spec) {
         ctx.note(format!("spec.template.spec.{field}"), BY_SCHEDULER, "");
     }
-    for member in ["nodeSelector", "nodeName", "schedulingGates", "schedulingGroup", "workloadRef"] {
+    for member in ["nodeSelector", "nodeName", "schedulingGates"].into_iter().chain(GROUPS) {
         spec.remove(member);
     }
     let Some(affinity) = spec.get_mut("affinity").and_then(Value::as_object_mut) else { return };
@@ -63,6 +65,8 @@ fn enforced_by_scheduler(spec: &Object) -> Vec<String> {
     if spec.get("schedulingGates").is_some_and(is_set) {
         fields.push("schedulingGates".to_owned());
     }
+    let is_written = |field: &&str| spec.at(*field).is_some();
+    fields.extend(GROUPS.into_iter().filter(is_written).map(str::to_owned));
     fields
 }
 

@@ -20,16 +20,20 @@ fn what_placement_has_decided_is_left_out() {
         "nodeSelector": {"a": "b"},
         "nodeName": "other",
         "schedulingGates": [{"name": "x"}],
+        "schedulingGroup": {"podGroupName": "p"},
+        "workloadRef": {"name": "w", "podGroup": "g"},
         "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": []}}},
     }));
     let pod = fixture.rendered();
-    for member in ["nodeSelector", "nodeName", "schedulingGates", "affinity"] {
+    for member in ["nodeSelector", "nodeName", "schedulingGates", "schedulingGroup", "workloadRef", "affinity"] {
         assert_eq!(pod.pod["spec"].get(member), None, "{member}");
     }
     assert_eq!(
         pod.notes.iter().map(|note| note.field.as_str()).collect::<Vec<_>>(),
-        ["spec.template.spec.schedulingGates"]
+        ["schedulingGates", "schedulingGroup", "workloadRef"].map(|field| format!("spec.template.spec.{field}"))
     );
+    let unset = pod_spec(json!({"schedulingGates": [], "schedulingGroup": null, "workloadRef": null}));
+    assert_eq!(unset.rendered().notes, []);
     let fixture = pod_spec(json!({"affinity": {"nodeAffinity": {}, "podAntiAffinity": {"x": 1}}}));
     assert_eq!(spec(&fixture.rendered(), "/affinity"), &json!({"podAntiAffinity": {"x": 1}}));
 }
