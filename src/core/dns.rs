@@ -26,6 +26,12 @@ pub fn label(name: &str) -> Option<&'static str> {
         .then_some("must be lower case letters, digits and '-', beginning and ending with a letter or digit")
 }
 
+/// A name that is one exactly if names can be made with `prefix`, a `generateName` (upstream's `maskTrailingDash`).
+pub fn masked(prefix: &str) -> String {
+    let before_last = prefix.strip_suffix('-').and_then(|rest| rest.get(..rest.len().checked_sub(1)?));
+    before_last.map_or_else(|| prefix.to_owned(), |name| format!("{name}a"))
+}
+
 fn is_label(label: &str) -> bool {
     !label.is_empty()
         && !label.starts_with('-')

@@ -28,15 +28,25 @@ pub(super) fn metadata(object: &Value, kind: Option<Kind>) -> Result<(), FieldEr
         Some(Value::String(name)) => name,
         Some(other) => return Err(not_a_string("metadata.name".to_owned(), other)),
     };
-    let bad_name = match kind {
+    let no_name = |name: &str| match kind {
         // Names of DaemonSets are checked with their other fields.
         None if name.is_empty() => Some("required"),
         None => None,
         Some(Kind::Namespace | Kind::Service) => dns::label(name),
         Some(_) => dns::subdomain(name),
     };
-    if let Some(reason) = bad_name {
+    if let Some(reason) = no_name(name) {
         return Err(wrong("metadata.name", reason));
+    }
+    match metadata.get("generateName").filter(|_| kind.is_some()) {
+        None | Some(Value::Null) => {}
+        Some(Value::String(prefix)) if prefix.is_empty() => {}
+        Some(Value::String(prefix)) => {
+            if let Some(reason) = no_name(&dns::masked(prefix)) {
+                return Err(wrong("metadata.generateName", format!("{reason}, but for a '-' at its end")));
+            }
+        }
+        Some(other) => return Err(not_a_string("metadata.generateName".to_owned(), other)),
     }
     if kind.is_none_or(Kind::is_namespaced) {
         match metadata.get("namespace") {

@@ -89,6 +89,10 @@ fn what_the_api_server_refuses_is_refused_with_its_field() {
             json!({ "apiVersion": "v1", "kind": "Secret", "metadata": { "name": "A" } }),
             "metadata.name: must be lower case letters, digits, '-' and '.', each part beginning and ending with a letter or digit (Secret default/A)",
         ),
+        (
+            json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "c", "generateName": "Q_" } }),
+            "metadata.generateName: must be lower case letters, digits, '-' and '.', each part beginning and ending with a letter or digit, but for a '-' at its end (ConfigMap default/c)",
+        ),
         (config_map(json!({ "a": 1 })), "ConfigMap default/c: data[a]: must be a string, not a number"),
         (config_map(json!({ "a": true })), "ConfigMap default/c: data[a]: must be a string, not a boolean"),
         (

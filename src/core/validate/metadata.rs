@@ -9,6 +9,7 @@ use super::rules;
 use super::rules::LABEL_KEY;
 use super::scheduling;
 use super::wrong;
+use crate::core::dns;
 use crate::core::json::Json;
 use crate::core::labels::is_label_key;
 use crate::core::model::FieldError;
@@ -29,8 +30,12 @@ pub(super) fn check(metadata: &Value, place: &str, errors: &mut Vec<FieldError>)
     rules::annotations(metadata.get("annotations"), &format!("{place}.annotations"), errors);
 }
 
-/// What only the DaemonSet itself has: finalizers, owners, and the annotation that is a field in upstream's own form.
+/// What only the DaemonSet itself has: a prefix for its name, finalizers, owners, and the annotation that is a field in upstream's own form.
 pub(super) fn of_object(metadata: &Value, errors: &mut Vec<FieldError>) {
+    let prefix = metadata.text_at("generateName").map(dns::masked);
+    let no_prefix = prefix.and_then(|name| dns::subdomain(&name));
+    errors
+        .extend(no_prefix.map(|reason| wrong("metadata.generateName", format!("{reason}, but for a '-' at its end"))));
     finalizers(metadata, errors);
     owners(metadata.list_at("ownerReferences"), errors);
     // Upstream keeps it in a field of its own (`Convert_v1_DaemonSet_To_apps_DaemonSet`).

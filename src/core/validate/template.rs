@@ -29,10 +29,10 @@ pub(super) fn check(template: Option<&Value>, errors: &mut Vec<FieldError>) {
         errors.push(wrong(format!("{PLACE}.ephemeralContainers"), "not allowed in a pod template"));
     }
     let mut names = BTreeSet::new();
-    containers(spec, "initContainers", &mut names, errors);
     if containers(spec, "containers", &mut names, errors) == 0 {
         errors.push(wrong(format!("{PLACE}.containers"), "required"));
     }
+    containers(spec, "initContainers", &mut names, errors);
 }
 
 fn containers<'a>(spec: &'a Value, field: &str, names: &mut BTreeSet<&'a str>, errors: &mut Vec<FieldError>) -> usize {

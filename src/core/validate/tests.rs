@@ -24,7 +24,7 @@ fn good() -> Value {
                 }] },
             },
         },
-        "status": { "currentNumberScheduled": "nonsense" },
+        "status": { "currentNumberScheduled": 1, "unheardOf": "x" },
     })
 }
 
@@ -94,7 +94,7 @@ fn what_upstream_refuses_is_refused_by_field() {
         (with(&format!("{SPEC}/containers"), json!([])), "spec.template.spec.containers: required".to_owned()),
         (with(&format!("{SPEC}/containers/0/name"), json!("")), "spec.template.spec.containers[0].name: required".to_owned()),
         (with(&format!("{SPEC}/containers/0/image"), Value::Null), "spec.template.spec.containers[0].image: required".to_owned()),
-        (with(&format!("{SPEC}/initContainers"), json!([{ "name": "c", "image": "i" }])), "spec.template.spec.containers[0].name: c is used twice".to_owned()),
+        (with(&format!("{SPEC}/initContainers"), json!([{ "name": "c", "image": "i" }])), "spec.template.spec.initContainers[0].name: c is used twice".to_owned()),
         (with("/spec/minReadySeconds", json!(-1)), "spec.minReadySeconds: must not be negative".to_owned()),
         (with("/spec/revisionHistoryLimit", json!(0)), "good".to_owned()),
         (with("/spec/updateStrategy", json!({ "type": "Recreate" })), "spec.updateStrategy.type: \"Recreate\" is not a strategy: must be RollingUpdate or OnDelete".to_owned()),
@@ -124,6 +124,12 @@ fn the_daemon_sets_own_metadata_is_that_of_the_api() {
         ("annotations", json!({ GENERATION: "abc" }), [format!("annotations[{GENERATION}]")].as_slice()),
         ("annotations", json!({ GENERATION: null }), &[format!("annotations[{GENERATION}]")]),
         ("annotations", json!({ GENERATION: "-3" }), &[]),
+        ("generateName", json!("Q_"), &["generateName".to_owned()]),
+        ("generateName", json!("-"), &["generateName".to_owned()]),
+        ("generateName", json!("ä-"), &["generateName".to_owned()]),
+        ("generateName", json!("a-"), &[]),
+        ("generateName", json!("a.b"), &[]),
+        ("generateName", json!(""), &[]),
         ("finalizers", json!(["a"]), &["finalizers[0]".to_owned()]),
         ("finalizers", json!(["kubernetes", "a/b"]), &[]),
         (
@@ -150,6 +156,31 @@ fn the_daemon_sets_own_metadata_is_that_of_the_api() {
         let found: Vec<_> = found.iter().map(|error| error.field.trim_start_matches("metadata.").to_owned()).collect();
         assert_eq!(found, wrong, "{value}");
     }
+}
+
+#[test]
+fn what_go_cannot_decode_beside_the_spec_is_refused() {
+    for (status, field) in [
+        (json!("x"), "status"),
+        (json!({ "numberReady": "x" }), "status.numberReady"),
+        (json!({ "conditions": [{ "status": true }] }), "status.conditions[0].status"),
+    ] {
+        assert!(errors(&with("/status", status)).starts_with(&format!("{field}: must be ")), "{field}");
+    }
+    let of = |time: &str| errors(&with("/metadata/creationTimestamp", json!(time)));
+    let leap = "metadata.creationTimestamp: must be a time such as 2026-01-31T10:00:00Z, \
+                not the string \"2016-12-31T23:59:60Z\"";
+    assert_eq!(of("2016-12-31T23:59:60Z"), leap);
+    for bad in ["2020-01-01t00:00:00Z", "2020-01-01T00:00:00z", "2020-01-01 00:00:00Z", "2020-01-01T00:00:00", "", "é"]
+    {
+        assert!(of(bad).contains("must be a time"), "{bad}");
+    }
+    assert!(of("2020-02-30T00:00:00Z").starts_with("metadata.creationTimestamp: "), "there is no such day");
+    for good in ["2020-01-01T00:00:00Z", "2020-01-01T00:00:00.5Z", "2020-01-01T00:00:00,123+02:00"] {
+        assert_eq!(of(good), "good", "{good}");
+    }
+    let template = with("/spec/template/metadata/deletionTimestamp", json!("2020-01-01T00:00:00z"));
+    assert!(errors(&template).starts_with("spec.template.metadata.deletionTimestamp: must be a time"));
 }
 
 #[test]

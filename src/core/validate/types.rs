@@ -6,6 +6,7 @@
 mod go;
 
 use k8s_openapi::api::apps::v1::DaemonSetSpec;
+use k8s_openapi::api::apps::v1::DaemonSetStatus;
 use k8s_openapi::api::core::v1::PodSpec;
 use k8s_openapi::api::core::v1::PodTemplateSpec;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
@@ -16,10 +17,11 @@ use crate::core::model::FieldError;
 use crate::core::model::Kind;
 use crate::core::nearest;
 
-/// Checks the types of a DaemonSet's metadata and spec, but not of its status.
+/// Checks the types of a DaemonSet's fields.
 pub(super) fn daemon_set(value: &Value) -> Result<(), FieldError> {
     go::check::<ObjectMeta>(value.get("metadata"), "metadata")?;
-    go::check::<DaemonSetSpec>(value.get("spec"), "spec")
+    go::check::<DaemonSetSpec>(value.get("spec"), "spec")?;
+    go::check::<DaemonSetStatus>(value.get("status"), "status")
 }
 
 /// The fields of a DaemonSet that Kubernetes 1.36 does not have, each with a suggestion. The API server drops them and

@@ -218,6 +218,9 @@ impl<'de> Deserializer<'de> for Go<'de, '_> {
         visitor: V,
     ) -> Result<V::Value, TypeError> {
         match self.value {
+            Value::String(text) if name == "Time" && !is_time(text) => {
+                Err(self.wrong("a time such as 2026-01-31T10:00:00Z"))
+            }
             _ if name != "Quantity" => visitor.visit_newtype_struct(self),
             Value::Null => visitor.visit_i64(0),
             // Go trims a text. What is too large is refused: upstream may store another number.
@@ -265,6 +268,20 @@ impl<'de> Deserializer<'de> for Go<'de, '_> {
     serde::forward_to_deserialize_any! {
         i8 i16 i128 u8 u16 u32 u64 u128 f32 f64 char bytes byte_buf unit unit_struct tuple tuple_struct enum identifier
     }
+}
+
+/// Whether `text` has the form of Go's `time.RFC3339`: jiff takes more.
+fn is_time(text: &str) -> bool {
+    let form =
+        |text: &str| text.bytes().map(|byte| if byte.is_ascii_digit() { b'0' } else { byte }).collect::<Vec<_>>();
+    let (time, rest) = text.split_at_checked(19).unwrap_or_default();
+    let zone = match rest.strip_prefix(['.', ',']) {
+        Some(fraction) => fraction.trim_start_matches(|digit: char| digit.is_ascii_digit()),
+        None => rest,
+    };
+    form(time) == b"0000-00-00T00:00:00"
+        && !time.ends_with(":60")
+        && (zone == "Z" || matches!(form(zone).as_slice(), b"+00:00" | b"-00:00"))
 }
 
 /// Whether a string would be a number or a boolean without its quotes.

@@ -182,10 +182,7 @@ fn files_of_secrets_config_maps_and_fields() {
                  limits.ephemeral-storage, requests.cpu, requests.memory, requests.ephemeral-storage or hugepages, not \
                  \"limits.x\"",
             ),
-            (
-                resource("limits.cpu", json!("01")),
-                ".items[0].resourceFieldRef.divisor: must be 1m or 1, not \"01\"",
-            ),
+            (resource("limits.cpu", json!("01")), ".items[0].resourceFieldRef.divisor: must be 1m or 1, not \"01\""),
             (resource("limits.cpu", json!("2m")), ".items[0].resourceFieldRef.divisor: must be 1m or 1, not \"2m\""),
             (
                 resource("requests.hugepages-2Mi", json!("1m")),
