@@ -128,10 +128,11 @@ pub(super) fn run(arguments: &Arguments) -> Result<Exit, CommandFailure> {
     let node = arguments.node.as_deref().map(inputs::node).transpose()?;
     let options = options(arguments, node.as_ref())?;
     let node = node.map(|node| NodeView { name: options.node_name.clone(), ..node });
-    let inputs = inputs::read(&arguments.files);
+    let mut inputs = inputs::read(&arguments.files);
     let mut errors = inputs.unreadable.clone();
 
     let entries = entries(&inputs, node.as_ref(), &options);
+    inputs.add_mistakes_on_objects(&entries);
     let (mut written, mut earlier) = (None, Vec::new());
     if let Some(folder) = arguments.folder() {
         let done = write::write(folder, &entries);

@@ -1,7 +1,9 @@
-//! The annotations and labels of daemonlet that users write on DaemonSets.
+//! The annotations and labels of daemonlet that users write on DaemonSets, and on the objects beside them.
 //!
 //! Owns their values, and the warnings about what is not understood: a misspelt name, an invalid value, a wrong place.
 //! Must not refuse anything: what is not understood is ignored with a warning, or holds rollouts.
+
+mod objects;
 
 use std::collections::BTreeMap;
 
@@ -51,6 +53,8 @@ use crate::core::startup_taint;
 use crate::core::time::Span;
 use crate::core::update_trigger::UpdateTrigger;
 use crate::core::window::Window;
+
+pub use objects::mistakes_on;
 
 /// The prefix of all our names.
 pub const OURS: &str = "daemonlet.dev/";

@@ -55,6 +55,25 @@ pub(in crate::cli) struct RenderInputs {
     seen: BTreeMap<ObjectName, PathBuf>,
 }
 
+impl RenderInputs {
+    /// Adds to the unknown fields of each DaemonSet the annotations and labels of ours that are not understood on the objects
+    /// that it uses.
+    pub(super) fn add_mistakes_on_objects(&mut self, entries: &[RenderEntry]) {
+        for entry in entries {
+            let RenderEntry::Rendered { key, rendered, .. } = entry else { continue };
+            for reference in &rendered.pod.references {
+                let Some(object) = self.objects.get(reference) else { continue };
+                let name = ObjectName { kind: reference.kind.as_str().to_owned(), key: reference.key.clone() };
+                let file = self.seen.get(&name).map(|file| file.display().to_string()).unwrap_or_default();
+                let mistakes = annotations::mistakes_on(reference.kind, object)
+                    .into_iter()
+                    .map(|mistake| FieldError { field: format!("{file}: {reference}: {}", mistake.field), ..mistake });
+                self.unknown_fields.entry(key.clone()).or_default().extend(mistakes);
+            }
+        }
+    }
+}
+
 /// The unknown fields of DaemonSets, by the DaemonSets' names.
 pub(super) type UnknownFields = BTreeMap<ObjectKey, Vec<FieldError>>;
 
@@ -181,6 +200,13 @@ fn add(inputs: &mut RenderInputs, path: &Path, text: &str) {
         let found = unknown.chain(annotations::unknown_fields(&daemon_set).into_iter().map(in_file)).collect();
         inputs.unknown_fields.insert(daemon_set.key.clone(), found);
         inputs.daemon_sets.insert(daemon_set.key.clone(), Arc::new(daemon_set));
+    }
+    for (reference, object) in &parsed.objects {
+        inputs.doubtful.extend(annotations::mistakes_on(reference.kind, object).into_iter().map(|mistake| {
+            let FieldError { field, reason, hint } = mistake;
+            let said = format!("{reference}: {}: {field}: {reason}, which --strict refuses", path.display());
+            (escape::line(&said).into_owned(), hint)
+        }));
     }
     inputs.objects.extend(parsed.objects);
     for problem in parsed.problems {

@@ -4,9 +4,11 @@
 
 use crate::core::sources::Unproven;
 use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
+use crate::core::annotations;
 use crate::core::input;
 use crate::core::model::DaemonSet;
 use crate::core::model::FieldError;
@@ -143,6 +145,21 @@ impl ObservedFolders {
             field: format!("{}: {}", unknown.place(), unknown.field.as_deref().unwrap_or_default()),
             reason: unknown.reason.clone(),
             hint: unknown.hint.clone(),
+        })
+    }
+
+    /// The annotations and labels of ours that are not understood on the files' objects of these names.
+    pub(super) fn mistakes_on<'a>(
+        &'a self,
+        references: &'a BTreeSet<ObjectRef>,
+    ) -> impl Iterator<Item = FieldError> + 'a {
+        references.iter().flat_map(move |reference| {
+            let object = self.view.object(reference);
+            let mistakes = object.map(|object| annotations::mistakes_on(reference.kind, object)).unwrap_or_default();
+            mistakes.into_iter().map(move |mistake| {
+                let file = self.file_of(reference).unwrap_or_default();
+                FieldError { field: format!("{file}: {reference}: {}", mistake.field), ..mistake }
+            })
         })
     }
 

@@ -73,6 +73,37 @@ fn strict_refuses_annotations_and_labels_that_are_not_understood() {
 }
 
 #[test]
+fn an_override_that_is_not_understood_on_another_object_is_named_and_strict_refuses_it() {
+    for (annotation, reason, hint) in [
+        (
+            "daemonlet.dev/override: 'yes'",
+            "metadata.annotations[daemonlet.dev/override]: \"yes\" is not true; what the API server last said counts before a folder's",
+            "write true",
+        ),
+        (
+            "daemonlet.dev/overide: 'true'",
+            "metadata.annotations[daemonlet.dev/overide]: it has no meaning on a ConfigMap",
+            "did you mean daemonlet.dev/override?",
+        ),
+    ] {
+        let annotated = format!("kube-system, annotations: {{{annotation}}}}}");
+        let object = CONFIG_MAP.replacen("kube-system}", &annotated, 1);
+        let scratch = Scratch::new(&[("a.yaml", GOOD), ("c.yaml", &object)]);
+        let (folder, out, file) = (scratch.text(""), scratch.text("out"), scratch.text("c.yaml"));
+        let arguments = ["render", "--node-name", "n1", "-f", &folder];
+        let lax = run(arguments.iter().chain(&["-o", &out]));
+        let said = format!("  warning: {file}: ConfigMap kube-system/cni: {reason}\n  hint: {hint}\n");
+        assert!(lax.code == 0 && lax.out.ends_with(&said), "{lax:?}");
+        let json = run(arguments.iter().chain(&["--json"])).json();
+        assert_eq!(json["outcomes"][0]["warnings"].as_array().map(Vec::len), Some(1), "{json}");
+        let strict = run(arguments.iter().chain(&["-o", &out, "--strict"]));
+        let said =
+            format!("error: ConfigMap kube-system/cni: {file}: {reason}, which --strict refuses\nhint: {hint}\n");
+        assert_eq!((strict.code, strict.err), (1, said));
+    }
+}
+
+#[test]
 fn strict_refuses_no_token_and_no_certificates_which_only_a_cluster_has() {
     let of_account = GOOD
         .replace("      automountServiceAccountToken: false\n", "")

@@ -83,7 +83,7 @@ impl ReportInputs<'_> {
         let failure = self.last.outcome.failures.get(&plan.key);
         let reason = failure.map_or_else(|| summary.reasons.to_string(), |f| f.cause.to_string());
         let mut notes: Vec<String> = summary.notes.iter().map(ToString::to_string).collect();
-        let unknown = self.unknown_fields(&plan.key, summary.source.as_ref());
+        let unknown = self.unknown_fields(plan);
         notes.extend(unknown.iter().map(FieldError::with_hint));
         notes.extend(self.state.concerns.preempted.note(&plan.key));
         Some(DaemonStatus {
@@ -169,7 +169,7 @@ impl ReportInputs<'_> {
         let changes = changes::of(plan).map(|change| format!("{} ({})", change.action, change.reason));
         let changes = changes.collect::<Vec<_>>().join(", ");
         let stale: String = summary.stale.iter().map(|stale| format!("; {stale}")).collect();
-        let unknown = self.unknown_fields(&plan.key, summary.source.as_ref());
+        let unknown = self.unknown_fields(plan);
         let state = if there.is_some() { State::Unknown } else { State::Waiting };
         let reason = format!("agent not running; it would {changes}{stale}");
         DaemonStatus {
@@ -191,9 +191,11 @@ impl ReportInputs<'_> {
         }
     }
 
-    /// The unknown fields of the definition of a daemon that is in force.
-    fn unknown_fields(&self, key: &ObjectKey, source: Option<&Source>) -> Vec<FieldError> {
-        let of_file = matches!(source, Some(Source::File { .. }));
+    /// The unknown fields of the definition of a daemon that is in force, and what is not understood on the files' objects
+    /// that it uses.
+    fn unknown_fields(&self, plan: &DaemonPlan) -> Vec<FieldError> {
+        let key = &plan.key;
+        let of_file = matches!(plan.summary.source, Some(Source::File { .. }));
         let daemon_set = match of_file {
             true => self.last.observation.folders.get(key),
             false => self.state.definitions.get(key).or_else(|| self.state.inputs.daemon_sets.get(key)),
@@ -202,6 +204,7 @@ impl ReportInputs<'_> {
         if of_file {
             unknown.extend(self.last.observation.folders.unknown_fields_of(key));
         }
+        unknown.extend(self.last.observation.folders.mistakes_on(&plan.references));
         unknown
     }
 
