@@ -101,7 +101,7 @@ pub(super) struct ClusterInputs {
     /// When this began.
     began: Instant,
     clock: TermClock,
-    /// How far the wall clock was ahead of the term's then.
+    /// How far the wall clock was ahead of the term's then; negative: behind.
     ahead: Span,
 }
 

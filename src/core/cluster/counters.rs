@@ -10,8 +10,8 @@ use crate::core::time::Span;
 use crate::core::time::Timestamp;
 
 use super::names::Name;
+use super::rollout::InstanceFact;
 use super::rollout::NodeFact;
-use super::rollout::available;
 
 /// The counters of `DaemonSet.status`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -47,12 +47,15 @@ impl Counters {
     }
 }
 
+/// Whether an instance is available: on a node that is ready or not, with `minReadySeconds`, at a time.
+pub type IsAvailable = fn(bool, &InstanceFact, Span, Timestamp) -> bool;
+
 /// Counts. `wanted`: the current revision, and whether an old instance serves until the new one is available; `min_ready`: its
 /// `minReadySeconds`. Gives also when a count will change by time alone.
 pub fn count(
     nodes: &[NodeFact<'_>],
     (wanted, surges): (Name, bool),
-    min_ready: Span,
+    (min_ready, is_available): (Span, IsAvailable),
     now: Timestamp,
 ) -> (Counters, Option<Timestamp>) {
     let mut counters = Counters::default();
@@ -72,7 +75,7 @@ pub fn count(
         let serving = node.instances.iter().find(|instance| !instance.ending).unwrap_or(oldest);
         let serves = node.ready && (surges || !node.is_taken_away());
         counters.number_ready += usize::from(serves && serving.ready_since.is_some());
-        counters.number_available += usize::from(available(serves, serving, min_ready, now));
+        counters.number_available += usize::from(is_available(serves, serving, min_ready, now));
         if let Some(at) = serving.ready_since.map(|since| since + min_ready).filter(|at| *at > now && serves) {
             look_again = Some(look_again.map_or(at, |l| l.min(at)));
         }
@@ -85,13 +88,20 @@ pub fn count(
 mod tests {
     use super::super::liveness::AgentLiveness;
     use super::super::names::Names;
-    use super::super::rollout::InstanceFact;
+    use super::super::rollout::available;
     use super::*;
     use crate::core::time::at;
     use crate::core::time::ms;
 
     fn instance(revision: Name, ready_since: Option<i64>) -> InstanceFact {
-        InstanceFact { revision, overlays: None, ready_since: ready_since.map(at), created: at(0), ending: false }
+        InstanceFact {
+            revision,
+            overlays: None,
+            ready_since: ready_since.map(at),
+            was_ready: false,
+            created: at(0),
+            ending: false,
+        }
     }
 
     #[test]
@@ -150,12 +160,12 @@ mod tests {
             number_available: 3,
             number_unavailable: 4,
         };
-        assert_eq!(count(&nodes, (wanted, false), ms(20), at(100)), (expected, Some(at(110))));
+        assert_eq!(count(&nodes, (wanted, false), (ms(20), available), at(100)), (expected, Some(at(110))));
         // Of what a node replaces nothing is left a moment after the claim, and what is undone still comes.
         let claims =
             |claim, instances| NodeFact { replacing: true, claim: Some((claim, None)), ..node("claims", instances) };
         let of = |claim, instances, surges| {
-            let counters = count(&[claims(claim, instances)], (wanted, surges), ms(0), at(100)).0;
+            let counters = count(&[claims(claim, instances)], (wanted, surges), (ms(0), available), at(100)).0;
             (counters.updated_number_scheduled, counters.number_ready, counters.number_available)
         };
         assert_eq!(of(wanted, &old, false), (0, 0, 0), "it ends");

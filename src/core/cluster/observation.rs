@@ -16,7 +16,7 @@ use super::snapshot::WatchedKind;
 pub struct ClusterObservation {
     /// When it was made, by the clock of the term.
     pub now: Timestamp,
-    /// How far the wall clock is ahead of that: it has jumped.
+    /// How far the wall clock is ahead of that, as it has jumped; negative: behind.
     pub ahead: Span,
     /// Whether this process coordinates.
     pub leadership: Leadership,

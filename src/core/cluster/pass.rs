@@ -147,11 +147,13 @@ fn min_ready(daemon: &WatchedDaemon) -> Span {
 /// The counters of a DaemonSet, and when one will change by time alone.
 fn count(daemon: &WatchedDaemon, facts: &[NodeFact<'_>], now: Timestamp) -> (counters::Counters, Option<Timestamp>) {
     let wanted = (daemon.wanted, daemon.daemon_set.allows_surge());
-    let count = |facts: &[NodeFact<'_>]| counters::count(facts, wanted, min_ready(daemon), now);
-    let (counted, look_again) = count(facts);
-    let Cow::Owned(certain) = facts::certain(facts) else { return (counted, look_again) };
+    let count = |facts: &[NodeFact<'_>], is_available: counters::IsAvailable| {
+        counters::count(facts, wanted, (min_ready(daemon), is_available), now)
+    };
+    let (most, look_again) = count(facts, rollout::may_be_available);
+    let least = count(&facts::certain(facts), rollout::available).0;
     let before = serde_json::from_value(daemon.status.clone()).unwrap_or_default();
-    (counted.within(&count(&certain).0, &before), look_again)
+    (most.within(&least, &before), look_again)
 }
 
 /// Plans one DaemonSet.

@@ -273,6 +273,12 @@ pub fn available(node_ready: bool, instance: &InstanceFact, min_ready: Span, now
     node_ready && instance.ready_since.is_some_and(|since| min_ready == Span::ZERO || since + min_ready <= now)
 }
 
+/// The same of an instance that is to be replaced: one that was ready for an unknown time may be available, and to end it
+/// costs what an available one costs.
+pub fn may_be_available(node_ready: bool, instance: &InstanceFact, min_ready: Span, now: Timestamp) -> bool {
+    node_ready && instance.was_ready || available(node_ready, instance, min_ready, now)
+}
+
 fn earlier(at: &mut Option<Timestamp>, other: Timestamp) {
     *at = Some(at.map_or(other, |at| at.min(other)));
 }

@@ -42,6 +42,7 @@ pub use change::Change;
 pub use change::KINDS;
 pub use change::WatchedKind;
 use clocks::FirstSeen;
+use clocks::SeenAhead;
 use fit::Fit;
 use outlines::DaemonSetOutline;
 pub use revisions::KnownRevision;
@@ -135,8 +136,8 @@ pub struct NodeReport {
     daemons: Vec<(Name, ReportedDaemon)>,
     /// How many of its daemons are left out, because it reports more than are taken from one agent.
     pub left_out: usize,
-    /// Times that were in the future when they were reported, and when each was first seen.
-    ahead: BTreeMap<Timestamp, Timestamp>,
+    /// Times that were in the future when they were reported, and what is known of each.
+    ahead: BTreeMap<Timestamp, SeenAhead>,
     /// Instances that were seen to appear.
     appeared: FirstSeen,
     /// Instances that were seen to become ready.

@@ -39,7 +39,7 @@ use super::snapshot::NodeReport;
 #[derive(Clone, Debug, Default)]
 pub struct CoordinatorState {
     leadership: Leadership,
-    /// How far the wall clock, by which windows open and close, is ahead of the time of this term.
+    /// How far the wall clock, by which windows open and close, is ahead of the time of this term; negative: behind.
     pub(super) ahead: Span,
     /// Nodes whose agents did not claim an approval in time, by DaemonSet: others come first.
     pub(super) passed_over: BTreeMap<ObjectKey, PassedOver>,

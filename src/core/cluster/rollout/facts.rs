@@ -17,6 +17,8 @@ pub struct InstanceFact {
     pub overlays: Option<Name>,
     /// Since when it is ready.
     pub ready_since: Option<Timestamp>,
+    /// Whether that is only when the coordinator first saw it: it had been ready for an unknown time.
+    pub was_ready: bool,
     /// When it was made.
     pub created: Timestamp,
     pub ending: bool,

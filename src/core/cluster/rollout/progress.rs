@@ -11,6 +11,7 @@ use super::InstanceFact;
 use super::NodeFact;
 use super::RolloutRules;
 use super::available;
+use super::may_be_available;
 use super::resolve;
 
 /// How far a node is.
@@ -193,7 +194,7 @@ fn of(node: &NodeFact<'_>, rules: &RolloutRules, min_ready: Span, now: Timestamp
     if !updated(newest) {
         // Of two, as a surge leaves them, the agent keeps the one that serves. The older one may be what is wanted: the node
         // has yet to leave the newer one.
-        return NodeProgress::Old(node.live().any(|i| available(node.ready, i, min_ready, now)));
+        return NodeProgress::Old(node.live().any(|i| may_be_available(node.ready, i, min_ready, now)));
     }
     if !node.live().all(updated) {
         return NodeProgress::Both(is_available);

@@ -8,6 +8,7 @@ use proptest::prelude::*;
 
 use super::*;
 
+mod clocks;
 mod stages;
 mod surge;
 mod taints;
@@ -36,19 +37,18 @@ fn rules(max_unavailable: u32) -> RolloutRules {
     }
 }
 
-fn instance(updated: bool, ready: bool) -> InstanceFact {
-    let revision = if updated { WANTED } else { PAST };
-    InstanceFact { revision, overlays: None, ready_since: ready.then_some(at(0)), created: at(0), ending: false }
+const fn fact(revision: Name, ready_since: Option<Timestamp>) -> InstanceFact {
+    InstanceFact { revision, overlays: None, ready_since, was_ready: false, created: at(0), ending: false }
 }
 
-const OLD: &[InstanceFact] =
-    &[InstanceFact { revision: PAST, overlays: None, ready_since: Some(at(0)), created: at(0), ending: false }];
-const OLD_BROKEN: &[InstanceFact] =
-    &[InstanceFact { revision: PAST, overlays: None, ready_since: None, created: at(0), ending: false }];
-const NEW: &[InstanceFact] =
-    &[InstanceFact { revision: WANTED, overlays: None, ready_since: Some(at(0)), created: at(0), ending: false }];
-const NEW_BROKEN: &[InstanceFact] =
-    &[InstanceFact { revision: WANTED, overlays: None, ready_since: None, created: at(0), ending: false }];
+fn instance(updated: bool, ready: bool) -> InstanceFact {
+    fact(if updated { WANTED } else { PAST }, ready.then_some(at(0)))
+}
+
+const OLD: &[InstanceFact] = &[fact(PAST, Some(at(0)))];
+const OLD_BROKEN: &[InstanceFact] = &[fact(PAST, None)];
+const NEW: &[InstanceFact] = &[fact(WANTED, Some(at(0)))];
+const NEW_BROKEN: &[InstanceFact] = &[fact(WANTED, None)];
 
 fn node<'a>(name: &'a str, instances: &'a [InstanceFact]) -> NodeFact<'a> {
     NodeFact {
@@ -241,7 +241,7 @@ proptest! {
                 0 if sim.approval.is_some() && sim.instances.iter().any(|i| i.revision == PAST) => sim.replacing = true,
                 1 if sim.replacing => sim.instances.clear(),
                 2 if sim.replacing && sim.instances.is_empty() => {
-                    let new = InstanceFact { revision: WANTED, overlays: None, ready_since: None, created: now, ending: false };
+                    let new = InstanceFact { created: now, ..fact(WANTED, None) };
                     sim.instances.push(new);
                     sim.replacing = false;
                 }

@@ -6,7 +6,8 @@
 //! ready since the coordinator last looked is ready since the coordinator saw that, even if it was ready long ago by
 //! its node's clock: otherwise the time for which it has to be available would be over at once. The same holds for the
 //! time at which an instance was made: otherwise its progress deadline would be over at once. What is there at the
-//! first look counts by its node's clock.
+//! first look counts by its node's clock. If its time lies ahead, as seen by a coordinator whose clock is behind, it has been
+//! ready for an unknown time.
 
 use std::collections::BTreeMap;
 
@@ -24,6 +25,15 @@ const LAG: Span = Span::from_secs(2);
 /// When instances were first seen, or first seen ready, by their daemon and the time by their node's clock; `None`: no
 /// pass has looked at it yet.
 pub(super) type FirstSeen = BTreeMap<(Name, Timestamp), Option<Timestamp>>;
+
+/// What is known of a time that was in the future when it was reported.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct SeenAhead {
+    /// When it was first seen.
+    at: Timestamp,
+    /// Whether an instance is ready since then by its node's clock, and was ready already when this coordinator first looked.
+    is_found: bool,
+}
 
 /// Sets `time` to when it was first seen, if the clock of its node is behind that.
 fn count_from(first_seen: &mut FirstSeen, daemon: Name, time: &mut Timestamp, now: Timestamp) {
@@ -78,34 +88,33 @@ impl NodeReport {
     }
 
     fn heed_clock(&mut self, now: Timestamp) {
-        // An earlier pass has replaced the reported times already.
-        let is_new = std::mem::replace(&mut self.is_new, false);
-        let seen_ahead = if is_new { std::mem::take(&mut self.ahead) } else { BTreeMap::new() };
-        for (key, instance) in self
-            .daemons
-            .iter_mut()
-            .filter(|_| is_new)
-            .flat_map(|(key, reported)| reported.instances.iter_mut().map(|instance| (*key, instance)))
-        {
-            count_from(&mut self.appeared, key, &mut instance.created, now);
-            if let Some(since) = &mut instance.ready_since {
-                count_from(&mut self.became_ready, key, since, now);
-            }
+        // An earlier pass has replaced the reported times already, and within a term no time lies before that of a former pass.
+        if !std::mem::replace(&mut self.is_new, false) {
+            return;
         }
+        let before = std::mem::take(&mut self.ahead);
         let ahead = &mut self.ahead;
-        let mut heed = |time: &mut Timestamp| {
-            let known = seen_ahead.get(time).map(|seen| now.min(*seen));
-            if let Some(seen) = known.or_else(|| (*time > now).then_some(now)) {
-                if is_new {
-                    ahead.insert(*time, seen);
-                }
-                *time = seen;
-            }
+        // Whether it was so before, if it is a time since when an instance is ready that was not seen to become so.
+        let mut heed = |time: &mut Timestamp, is_found: bool| -> bool {
+            let known = before.get(time).copied();
+            let Some(seen) = known.or_else(|| (*time > now).then_some(SeenAhead { at: now, is_found })) else {
+                return false;
+            };
+            ahead.entry(*time).or_insert(seen).is_found |= seen.is_found;
+            *time = seen.at;
+            seen.is_found
         };
-        for instance in self.daemons.iter_mut().flat_map(|(_, reported)| reported.instances.iter_mut()) {
-            heed(&mut instance.created);
-            instance.ready_since.iter_mut().for_each(&mut heed);
+        for (key, reported) in &mut self.daemons {
+            for instance in &mut reported.instances {
+                count_from(&mut self.appeared, *key, &mut instance.created, now);
+                heed(&mut instance.created, false);
+                if let Some(since) = &mut instance.ready_since {
+                    let is_found = !self.became_ready.contains_key(&(*key, *since));
+                    count_from(&mut self.became_ready, *key, since, now);
+                    instance.was_ready = heed(since, is_found);
+                }
+            }
         }
-        self.approvals.iter_mut().for_each(|(_, _, approval)| heed(&mut approval.at));
+        self.approvals.iter_mut().for_each(|(_, _, approval)| _ = heed(&mut approval.at, false));
     }
 }

@@ -191,6 +191,7 @@ fn reported(names: &mut Names, report: DaemonReport) -> (Name, ReportedDaemon) {
         revision: names.of(&i.revision),
         overlays: digest(names, &i.overlays),
         ready_since: i.ready_since.as_deref().map(time),
+        was_ready: false,
         created: time(&i.created),
         ending: i.ending,
     });

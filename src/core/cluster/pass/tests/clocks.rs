@@ -101,3 +101,54 @@ fn an_approval_that_was_given_by_a_clock_ahead_is_withdrawn_as_any_other() {
     view.put(WatchedKind::NodeDaemons, early());
     assert_eq!(view.plan(NOW + rollout::UNCLAIMED).unclaimed.len(), 1);
 }
+
+#[test]
+fn a_coordinator_that_takes_over_with_a_clock_behind_replaces_no_more_than_the_budget() {
+    // By the nodes' clocks all have been ready for 50 s, and the coordinator's is 60 s behind.
+    let since = (NOW + ms(10_000)).to_string();
+    let counters =
+        json!({"desiredNumberScheduled": 4, "numberReady": 4, "numberAvailable": 4, "updatedNumberScheduled": 1});
+    let running = |name: &str, image: &str| {
+        let instance = json!([{"pod": "p", "revision": hash(image), "created": since, "readySince": since}]);
+        report(name, image, json!({"instances": instance}), json!([]))
+    };
+    let taken_over = |first: &str| {
+        let mut view = world(json!({}));
+        let mut daemon = daemon_set("two", json!({}), counters.clone());
+        daemon["spec"]["minReadySeconds"] = json!(45);
+        daemon["metadata"]["generation"] = json!(10);
+        view.put(WatchedKind::DaemonSets, daemon);
+        for name in NODES {
+            let found = running(name, if name == "a" { first } else { "one" });
+            view.take(Change::Gone(WatchedKind::NodeDaemons, Box::new(found.clone())));
+            view.put(WatchedKind::NodeDaemons, found);
+        }
+        view
+    };
+    let available = |plan: &ClusterPlan| status(plan)["numberAvailable"].clone();
+    let mut view = taken_over("one");
+    let plan = view.plan(NOW);
+    assert_eq!((approved(&plan).len(), available(&plan)), (1, Value::Null), "4 are available, as the status says");
+    // The same is reported again.
+    NODES.iter().for_each(|name| view.put(WatchedKind::NodeDaemons, running(name, "one")));
+    assert_eq!(approved(&view.plan(NOW + ms(1_000))).len(), 1);
+    // The new one on the first node has to be available for its time, whatever it had of that.
+    let mut view = taken_over("two");
+    for (at, given) in [(0, 0), (44_999, 0), (45_000, 1)] {
+        view.put(WatchedKind::NodeDaemons, running("a", "two"));
+        let plan = view.plan(NOW + ms(at));
+        assert_eq!((approved(&plan).len(), available(&plan)), (given, Value::Null), "{at}");
+    }
+    // What becomes ready by a clock that is ahead, as this coordinator sees, is not available before its time is over.
+    let mut view = world(json!({}));
+    let mut daemon = daemon_set("two", json!({"daemonlet.dev/paused": "true"}), counters.clone());
+    daemon["spec"]["minReadySeconds"] = json!(45);
+    daemon["metadata"]["generation"] = json!(10);
+    view.put(WatchedKind::DaemonSets, daemon);
+    view.plan(NOW - ms(10_000));
+    for at in [0, 44_999, 45_000] {
+        view.put(WatchedKind::NodeDaemons, running("a", "one"));
+        let counted = available(&view.plan(NOW + ms(at)));
+        assert_eq!(counted, if at < 45_000 { json!(3) } else { Value::Null }, "{at}");
+    }
+}

@@ -21,6 +21,18 @@ fn a_clock_that_jumps_ahead_moves_windows_and_ends_no_hold() {
 }
 
 #[test]
+fn a_clock_that_is_set_back_moves_windows() {
+    // It is 22:13 by the time of the term, and 21:13 by the wall clock.
+    for (window, opens) in [("Tue 22:00-23:00", false), ("Tue 21:00-21:20", true)] {
+        let mut view = with_one_released(json!({"daemonlet.dev/window": window}));
+        view.state.ahead = ms(-3_600_000);
+        let plan = view.plan(NOW);
+        assert_eq!(approved(&plan).len(), usize::from(opens), "{window}");
+        assert!(plan.look_again.is_some_and(|at| at > NOW && at <= NOW + ms(60_000)), "{:?}", plan.look_again);
+    }
+}
+
+#[test]
 fn a_window_that_closes_takes_back_what_is_not_claimed() {
     let mut view = with_one_released(json!({"daemonlet.dev/window": "Tue 22:00-23:00"}));
     let plan = view.plan(NOW);
