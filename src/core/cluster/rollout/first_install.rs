@@ -32,12 +32,14 @@ pub(super) fn plan(view: &RolloutView<'_>, withdraw: &mut Vec<usize>) -> (Vec<us
     (candidates, if is_blocked { view.all(begun).collect() } else { Vec::new() })
 }
 
-/// Whether a node is one of those that are counted: it has an approval, or what it has is not available.
+/// Whether a node is one of those that are counted: a start is given to it, or what it has is not available. What is available
+/// and waits for its trigger is none: that may take for ever, and first instances wait for no trigger.
 fn is_begun(view: &RolloutView<'_>, index: usize) -> bool {
     let node = &view.nodes[index];
-    let is_on_the_way = node.approval.is_some() || node.replacing || node.broken;
+    let is_on_the_way = view.is_given_slot(index) || node.replacing || node.broken;
     match view.progress[index] {
-        NodeProgress::Missing | NodeProgress::Old(true) => is_on_the_way,
+        NodeProgress::Missing => is_on_the_way || node.approval.is_some(),
+        NodeProgress::Old(true) => is_on_the_way,
         NodeProgress::Old(false) => is_on_the_way || node.reachable,
         NodeProgress::New { released, .. } => !released || node.replacing,
         NodeProgress::Both(_) => true,

@@ -86,12 +86,12 @@ impl RolloutPlan {
     }
 
     /// Says that nothing goes on where none of the nodes that are `taking` the budget is on its way: each is not ready, has
-    /// failed, is late, or waits for its turn with an old instance that is not available.
+    /// failed, is late, or waits for its turn or its trigger with an old instance that is not available.
     pub(super) fn heed_stuck(&mut self, view: &RolloutView<'_>, taking: &[usize]) {
         let nodes = view.nodes;
         let is_stuck = |i: &usize| is_stuck(&nodes[*i]);
         let is_kept = |i: &usize| {
-            let is_given = nodes[*i].replacing || nodes[*i].approval.is_some() || nodes[*i].broken;
+            let is_given = nodes[*i].replacing || view.is_given_slot(*i) || nodes[*i].broken;
             !is_given && view.progress[*i] == NodeProgress::Old(false)
         };
         if taking.is_empty() || !taking.iter().all(|i| is_stuck(i) || is_kept(i)) {

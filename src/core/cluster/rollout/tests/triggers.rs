@@ -111,3 +111,22 @@ fn a_first_instance_that_is_not_claimed_is_passed_over_whatever_others_wait_for(
         assert_eq!(approves(&rules, &[passed, node("b", &[])]), ["b"], "{when:?}");
     }
 }
+
+#[test]
+fn what_waits_for_a_trigger_takes_no_place_of_a_first_install_while_it_is_available() {
+    for when in [UpdateTrigger::Drain, UpdateTrigger::Boot, UpdateTrigger::Manual] {
+        let rules = RolloutRules { first_install: Some(IntOrPercent::Int(2)), ..on(when) };
+        let with = |first: NodeFact<'static>| {
+            plan(&rules, ms(0), &[first, standing("b", when), node("c", &[]), node("d", &[])], NOW)
+        };
+        assert_eq!(with(standing("a", when)).approve, [2, 3], "{when:?}");
+        let claimed = NodeFact { replacing: true, ..standing("a", when) };
+        assert_eq!(with(claimed).approve, [2], "it ends");
+        let broken = |name| NodeFact { instances: OLD_BROKEN, ..standing(name, when) };
+        assert_eq!(with(broken("a")).approve, [2], "it is not available");
+        // Where these take all places, that is told.
+        let planned = plan(&rules, ms(0), &[broken("a"), broken("b"), node("c", &[])], NOW);
+        assert_eq!((planned.approve.len(), planned.waiting), (0, 2));
+        assert!(said(&planned.held).ends_with("whose turn has not come: a, b"), "{:?}", planned.held);
+    }
+}
