@@ -17,6 +17,7 @@ use super::released::Halted;
 use super::released::Released;
 use super::rollout::RolloutHold;
 use super::rollout::Standstill;
+use super::rollout::names;
 
 /// Node names in a condition at most.
 const NAMES: usize = 10;
@@ -39,6 +40,8 @@ pub struct ConditionFacts<'a> {
     pub waiting: Option<(UpdateTrigger, usize)>,
     /// Other revisions than the current one that nodes have claimed, in words, and how many: they replace what they run.
     pub claimed: &'a BTreeMap<String, usize>,
+    /// Revisions that nodes have staged and nothing approves any more, in words, and these nodes: they boot into them.
+    pub staged: &'a BTreeMap<String, Vec<&'a str>>,
     /// Whether a node runs the current revision with other overlays than the current ones.
     pub are_overlays_left: bool,
     /// Nodes on which the wanted revision failed, or whose daemon is in trouble, by cause.
@@ -84,7 +87,7 @@ pub fn conditions(facts: &ConditionFacts<'_>) -> [(&'static str, bool, &'static 
         (1, all) => format!("1 of {all} nodes is left"),
         (_, all) => format!("{to_do} of {all} nodes are left"),
     };
-    let progressing = match (to_do, facts.held) {
+    let mut progressing = match (to_do, facts.held) {
         _ if facts.back.is_some() => facts.back.as_ref().map(|back| going_back(back, facts)).unwrap_or_default(),
         (0, held) => {
             let all = match c.updated_number_scheduled {
@@ -109,6 +112,7 @@ pub fn conditions(facts: &ConditionFacts<'_>) -> [(&'static str, bool, &'static 
         (_, Some(Standstill::NoCanary { .. })) => (false, NO_CANARY, left + &waits(facts)),
         (_, Some(_)) => (false, HELD, left + &waits(facts)),
     };
+    progressing.2.extend(staged(facts));
     let degraded = match (facts.trouble, facts.causes.is_empty()) {
         (Some((reason, message)), _) => (true, reason, message.to_owned()),
         (None, true) => (false, "AsExpected", String::new()),
@@ -139,6 +143,17 @@ fn waits(facts: &ConditionFacts<'_>) -> String {
     if parts.is_empty() { String::new() } else { format!(": {}", parts.join("; ")) }
 }
 
+/// Which nodes boot into a revision that they have staged and that nothing approves any more.
+fn staged(facts: &ConditionFacts<'_>) -> impl Iterator<Item = String> {
+    facts.staged.iter().map(|(revision, nodes)| {
+        let (have, start) = match nodes.len() {
+            1 => ("has", "starts it at its"),
+            _ => ("have", "start it at their"),
+        };
+        format!("; {} {have} staged {revision} and {start} next boot: {}", count(nodes.len()), names(nodes))
+    })
+}
+
 /// That a rollout is taken back.
 fn going_back(back: &GoingBack, facts: &ConditionFacts<'_>) -> (bool, &'static str, String) {
     let GoingBack { revision, left, unable, others, empty } = back;
@@ -148,6 +163,7 @@ fn going_back(back: &GoingBack, facts: &ConditionFacts<'_>) -> (bool, &'static s
             let hint = "never ran it, and it has no ControllerRevision: change the template";
             (false, "Held", format!("{why}: {} cannot go back to revision {revision}: they {hint}", count(*unable)))
         }
+        (0, _) if !facts.staged.is_empty() => (true, "RollingBack", format!("{why}: no node has it any more")),
         (0, 0) => (false, "RolledBack", format!("{why}: every node is on revision {revision}")),
         (0, _) => {
             let keep = (*others > 0).then(|| format!("; {} with an older revision than it keep that", count(*others)));
@@ -314,85 +330,4 @@ fn merge_all(live: &[Value], ours: Vec<(&str, bool, &str, String)>, now: &str) -
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn foreign_conditions_stay_and_times_change_with_the_status_alone() {
-        let counters = Counters {
-            desired_number_scheduled: 3,
-            updated_number_scheduled: 1,
-            number_unavailable: 1,
-            number_available: 2,
-            ..Counters::default()
-        };
-        let nodes = |count: usize| (0..count).map(|i| format!("n{i}")).collect();
-        let causes = Causes::from([("image".to_owned(), nodes(12)), ("probe".to_owned(), nodes(3))]);
-        let facts = ConditionFacts {
-            revision: "r",
-            counters,
-            held: None,
-            waiting: None,
-            claimed: &BTreeMap::new(),
-            are_overlays_left: false,
-            causes: &causes,
-            trouble: None,
-            back: &None,
-            released: None,
-            halted: None,
-            is_aborted: false,
-        };
-        let first = merge(&[json!({"type": "Foreign", "status": "x"})], &facts, "t1");
-        assert_eq!(first.len(), 4);
-        assert_eq!(first[0], json!({"type": "Foreign", "status": "x"}));
-        assert_eq!(first[1]["message"], "2 of 3 nodes are left");
-        assert_eq!(
-            first[3]["message"],
-            "image on 12 nodes: n0, n1, n2, n3, n4, n5, n6, n7, n8, n9, …; probe on 3 nodes"
-        );
-        assert_eq!(merge(&first, &facts, "t2"), first);
-        let halted = Halted { nodes: vec!["a".to_owned()], ..Halted::by_hand("it failed".to_owned()) };
-        let all = Counters { updated_number_scheduled: 3, number_unavailable: 0, number_available: 3, ..counters };
-        let ended = |halted, is_aborted| {
-            let [(_, is_so, reason, message), ..] =
-                conditions(&ConditionFacts { counters: all, halted, is_aborted, ..facts.clone() });
-            (is_so, reason, message)
-        };
-        let have = "3 nodes have the current revision";
-        assert_eq!(ended(None, false), (false, "Complete", have.to_owned()));
-        assert_eq!(ended(Some(&halted), false), (false, "Held", format!("{have}: {halted}")));
-        assert_eq!(ended(None, true), (false, "Held", format!("{have}: its rollout was aborted")));
-        let by_halt = |hold: RolloutHold| {
-            let held = Standstill::Hold(hold);
-            let of = merge(&[], &ConditionFacts { held: Some(&held), halted: Some(&halted), ..facts.clone() }, "t1");
-            let condition = |kind: &str| of.iter().find(|c| c["type"] == kind).unwrap();
-            is_held_by_halt(condition("Progressing"), condition("Halted"))
-        };
-        assert!(by_halt(RolloutHold::Halted(halted.clone())) && !by_halt(RolloutHold::Paused));
-        let of = |first_instances| {
-            let released =
-                (Released { name: "net-r".to_owned(), hash: "r".to_owned(), generation: 1 }, first_instances);
-            let counters = Counters { updated_number_scheduled: 3, ..counters };
-            let [(_, is_so, reason, message), ..] =
-                conditions(&ConditionFacts { counters, released: Some(&released), ..facts.clone() });
-            (is_so, reason, message)
-        };
-        let unavailable = (true, "RollingOut", format!("{have}, 2 of them available"));
-        assert_eq!(of(FirstInstances::RollingOut), unavailable);
-        assert_eq!(of(FirstInstances::Complete), (false, "Complete", have.to_owned()), "it is released");
-        let paused = Standstill::Hold(RolloutHold::Paused);
-        let progressing = |facts: &ConditionFacts<'_>| conditions(facts)[0].clone();
-        // What ends somewhere and has not started anew waits for no overlays.
-        let restarts = ConditionFacts { counters: all, held: Some(&paused), ..facts.clone() };
-        assert_eq!(progressing(&restarts).3, have);
-        let differ = progressing(&ConditionFacts { are_overlays_left: true, ..restarts });
-        assert_eq!(differ.3, format!("{have}, and not all have the current overlays: paused"));
-        let claimed = BTreeMap::from([("revision undone".to_owned(), 2)]);
-        let undone = progressing(&ConditionFacts { claimed: &claimed, ..facts.clone() });
-        let message = "2 of 3 nodes are left: 2 nodes have claimed revision undone and replace their pods";
-        assert_eq!((undone.1, undone.3.as_str()), (true, message));
-        let held = ConditionFacts { held: Some(&paused), ..facts };
-        let second = merge(&first, &held, "t2");
-        assert_eq!((&second[1]["lastTransitionTime"], &second[2]["lastTransitionTime"]), (&json!("t2"), &json!("t1")));
-    }
-}
+mod tests;

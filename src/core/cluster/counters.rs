@@ -69,7 +69,7 @@ pub fn count(
         counters.desired_number_scheduled += 1;
         let Some(oldest) = oldest else { continue };
         counters.current_number_scheduled += 1;
-        let is_updated = oldest.revision == wanted && node.claims_other(wanted).is_none();
+        let is_updated = oldest.revision == wanted && !node.claims_other(wanted);
         counters.updated_number_scheduled += usize::from(is_updated);
         // A pod that ends is Ready to upstream until it has ended, and no agent reports since when.
         let serving = node.instances.iter().find(|instance| !instance.ending).unwrap_or(oldest);
@@ -132,7 +132,7 @@ mod tests {
             replacing: false,
             claim: None,
             awaits_rollout: false,
-            staged: false,
+            staged: None,
             failed: false,
             ends_late: false,
             late: false,
@@ -173,5 +173,9 @@ mod tests {
         assert_eq!(of(wanted, &new, false), (1, 1, 1), "the new one is there");
         assert_eq!(of(past, &new, false), (0, 0, 0), "it goes on to a revision that is undone");
         assert_eq!(of(past, &new, true), (0, 1, 1));
+        let staged = |revision| NodeFact { staged: Some(revision), ..node("staged", &new) };
+        let updated = [staged(past), staged(wanted)]
+            .map(|node| count(&[node], (wanted, false), (ms(0), available), at(100)).0.updated_number_scheduled);
+        assert_eq!(updated, [0, 1], "it boots into a revision that is undone");
     }
 }

@@ -324,7 +324,8 @@ impl ClusterOverview {
             (None, _) => report.instances.iter().any(is_ready),
         };
         let is_wanted = |revision: &str| wanted.is_none_or(|wanted| wanted == revision);
-        let leaves = claim.is_some_and(|claim| !is_wanted(template_hash(claim)));
+        let mut claims = claim.into_iter().chain(report.staged.as_deref());
+        let leaves = claims.any(|claim| !is_wanted(template_hash(claim)));
         Some(DaemonOnNode {
             node: node.view.name.clone(),
             state: report.phase,

@@ -263,6 +263,7 @@ fn coordinate(known: &Basis<'_>, key: &ObjectKey, daemon: &WatchedDaemon, plan: 
         conflict: conflict.as_deref(),
         refused: refused.as_deref(),
         is_gated: gated,
+        target,
         towards: &towards,
         lacking: lacking.as_ref(),
     };

@@ -229,7 +229,7 @@ impl RolloutPlan {
     /// `returns`.
     fn allowed(&mut self, view: &RolloutView<'_>, reach: &Reach, returns: bool) -> usize {
         let is_kept = |i: usize| view.is_old(i) && !view.returns(i);
-        let is_given = |i: usize| is_kept(i) && (view.nodes[i].approval.is_some() || view.nodes[i].staged);
+        let is_given = |i: usize| is_kept(i) && (view.nodes[i].approval.is_some() || view.nodes[i].staged.is_some());
         let on_the_way = view.all(is_given).count();
         let stands_still = |i: usize| !view.nodes[i].ready || view.nodes[i].failed || view.nodes[i].late;
         // One that is kept and not available takes a slot, and is on no way.

@@ -182,8 +182,8 @@ pub struct ReportedDaemon {
     pub(super) pod: Option<Box<str>>,
     /// The revision whose approval it claims, and the digest of its overlays, if it claims one.
     pub replacing: Option<(Name, Option<Name>)>,
-    /// Whether it claims one for the next boot.
-    pub(super) staged: bool,
+    /// The revision whose approval it claims for the next boot, if it does.
+    pub(super) staged: Option<Name>,
     /// The revision that failed, and the cause; none: only another version knows it.
     pub failed: Option<(Name, Option<Cause>)>,
     /// The revision that ran before, and that it can return to.

@@ -27,7 +27,7 @@ pub(super) fn is_cut_off(
 ) -> bool {
     let newest = reported.instances.iter().rev().find(|i| !i.ending && i.revision == daemon.wanted);
     // That the old instance is ready says nothing about the claim, unless it is to run until the next boot.
-    let is_shown = newest.is_some() || reported.staged;
+    let is_shown = newest.is_some() || reported.staged.is_some();
     if node.reachable && (!agent.is_dead() || is_shown && is_ready(known, daemon, name)) {
         return false;
     }

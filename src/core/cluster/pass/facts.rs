@@ -79,8 +79,9 @@ pub(super) fn nodes<'a>(known: &Basis<'a>, daemon: &WatchedDaemon) -> Vec<NodeFa
         let late = delay.is_some_and(|delay| delay.is_over(daemon, has_begun, known.now));
         let claimed = approval.filter(|given| is_claimed && given.revision == daemon.wanted);
         let claimed = claimed.map(|given| delays::claimed_at(known, daemon, (name, given)));
-        let stays = reported
-            .is_some_and(|reported| !reported.staged && reported.instances.iter().all(|i| i.revision != daemon.wanted));
+        let stays = reported.is_some_and(|reported| {
+            reported.staged.is_none() && reported.instances.iter().all(|i| i.revision != daemon.wanted)
+        });
         let is_claim_late = stays && claimed.is_some_and(|at| at + delays::deadline(daemon) <= known.now);
         all.push(NodeFact {
             name,
@@ -111,7 +112,7 @@ pub(super) fn nodes<'a>(known: &Basis<'a>, daemon: &WatchedDaemon) -> Vec<NodeFa
             claim: reported
                 .filter(|reported| !agent.is_dead() && !reported.fails())
                 .and_then(|reported| reported.replacing),
-            staged: reported.is_some_and(|t| t.staged),
+            staged: reported.and_then(|t| t.staged),
             failed: reported.and_then(|t| t.failed).is_some_and(|(revision, _)| revision == daemon.wanted)
                 || late && has_begun && !is_released
                 || reported.is_some_and(|t| cut_off::is_cut_off(known, daemon, t, (name, node, agent), claimed)),

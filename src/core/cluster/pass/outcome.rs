@@ -11,6 +11,7 @@ use crate::core::cluster::counters::Counters;
 use crate::core::cluster::events::Trouble;
 use crate::core::cluster::events::TroubleCause;
 use crate::core::cluster::history::RevisionFact;
+use crate::core::cluster::names::Name;
 use crate::core::cluster::released::FirstInstances;
 use crate::core::cluster::released::Halted;
 use crate::core::cluster::released::Released;
@@ -57,6 +58,8 @@ pub(super) struct RolloutOutcome<'a> {
     pub(super) refused: Option<&'a str>,
     /// Whether another controller writes its history and its counters.
     pub(super) is_gated: bool,
+    /// The revision that nodes are to have.
+    pub(super) target: Name,
     /// The nodes as the rollout sees them, which may go back.
     pub(super) towards: &'a [NodeFact<'a>],
     /// Those that lack an object to go back.
@@ -99,14 +102,19 @@ impl RolloutOutcome<'_> {
         };
         let mut causes: conditions::Causes = causes.into_iter().map(in_words).collect();
         causes.extend(unwritten.map(|(cause, why)| (format!("{cause}: {why}"), Vec::new())));
+        // Other words of a node's are not repeated.
+        let named = |revision| match facts::revision(known.view, daemon, revision) {
+            Some(revision) => format!("revision {}", revision.hash),
+            None => "another revision".to_owned(),
+        };
         let mut claimed = BTreeMap::new();
-        for revision in nodes.iter().filter(|n| n.should_run).filter_map(|n| n.claims_other(daemon.wanted)) {
-            // Other words of a node's are not repeated.
-            let name = match facts::revision(known.view, daemon, revision) {
-                Some(revision) => format!("revision {}", revision.hash),
-                None => "another revision".to_owned(),
-            };
-            *claimed.entry(name).or_default() += 1;
+        for revision in nodes.iter().filter(|n| n.should_run).filter_map(|n| n.replaces_by_other(daemon.wanted)) {
+            *claimed.entry(named(revision)).or_default() += 1;
+        }
+        let mut staged = BTreeMap::<String, Vec<&str>>::new();
+        for (node, revision) in nodes.iter().filter(|n| n.belongs).filter_map(|n| Some((n.name, n.stray(self.target)?)))
+        {
+            staged.entry(named(revision)).or_default().push(node);
         }
         let condition_facts = ConditionFacts {
             revision: &daemon.hash,
@@ -114,6 +122,7 @@ impl RolloutOutcome<'_> {
             held: self.rolled.held.as_ref(),
             waiting: self.waiting,
             claimed: &claimed,
+            staged: &staged,
             are_overlays_left: nodes.iter().any(|n| n.should_run && n.has_other_overlays()),
             causes: &causes,
             trouble: match (self.conflict, self.refused) {

@@ -175,7 +175,7 @@ pub(super) fn released(
         let live = || n.instances.iter().filter(|i| !i.ending);
         let is_current = n.instances.iter().all(|i| i.revision == daemon.wanted || i.ending && n.ends_late);
         is_current
-            && n.claims_other(daemon.wanted).is_none()
+            && !n.claims_other(daemon.wanted)
             && live().any(|i| rollout::available(n.ready, i, min_ready(daemon), now))
     };
     // A node that went away with it, or is not well, is waited for as long as it may still count as failed.

@@ -12,8 +12,13 @@ impl NodeFact<'_> {
         self.claim.is_some_and(|claim| self.live().all(|instance| instance.pair() != claim))
     }
 
-    /// The revision that it has claimed, if it is another one than `wanted`: what runs there ends, whatever it is.
-    pub fn claims_other(&self, wanted: Name) -> Option<Name> {
+    /// Whether it has claimed another revision than `wanted`, for now or for its next boot: what runs there ends, whatever it is.
+    pub fn claims_other(&self, wanted: Name) -> bool {
+        self.replaces_by_other(wanted).or(self.staged).is_some_and(|revision| revision != wanted)
+    }
+
+    /// The revision that it replaces what it runs by, if it is another one than `wanted`.
+    pub fn replaces_by_other(&self, wanted: Name) -> Option<Name> {
         self.claim.map(|(revision, _)| revision).filter(|revision| *revision != wanted)
     }
 

@@ -79,8 +79,8 @@ pub struct NodeFact<'a> {
     pub claim: Option<(Name, Option<Name>)>,
     /// Whether its agent starts nothing before the rollout is open to nodes that join.
     pub awaits_rollout: bool,
-    /// Whether its agent replaces at the next boot: it claims an approval that waits for that.
-    pub staged: bool,
+    /// What its agent starts in place of that at the next boot: it claims an approval that waits for it.
+    pub staged: Option<Name>,
     /// Whether the wanted revision has failed there, or cannot be made there.
     pub failed: bool,
     /// Whether an older instance still ends there though the wanted one has been ready for the progress deadline.

@@ -5,6 +5,7 @@
 use super::ApprovalFact;
 use super::NodeFact;
 use super::RolloutRules;
+use crate::core::cluster::names::Name;
 
 impl ApprovalFact {
     /// Whether it waits for a trigger on its node.
@@ -24,8 +25,15 @@ impl NodeFact<'_> {
         !self.replacing && self.approval.is_some_and(|approval| approval.is_standing())
     }
 
+    /// The revision that starts there at the next boot though nothing approves it for a rollout to `target`: its agent has yet
+    /// to give it back.
+    pub fn stray(&self, target: Name) -> Option<Name> {
+        let is_given = |staged: Name| staged == target && self.approval.is_some_and(|given| given.revision == staged);
+        self.staged.filter(|staged| !is_given(*staged))
+    }
+
     /// Whether a replacement has been given to it, or will be made at its next boot.
     pub(super) fn is_under_way(&self) -> bool {
-        self.approval.is_some() || self.replacing || self.staged
+        self.approval.is_some() || self.replacing || self.staged.is_some()
     }
 }

@@ -72,7 +72,7 @@ fn node<'a>(name: &'a str, instances: &'a [InstanceFact]) -> NodeFact<'a> {
         replacing: false,
         claim: None,
         awaits_rollout: false,
-        staged: false,
+        staged: None,
         failed: false,
         ends_late: false,
         late: false,

@@ -104,7 +104,7 @@ pub(super) fn beyond_reach(view: &RolloutView<'_>, reach: &Reach, withdraw: &mut
         let node: &NodeFact<'_> = &view.nodes[*index];
         let is_elsewhere = zone.is_some() && node.zone != zone;
         // A staged node replaces its instance at its next boot, whatever is withdrawn.
-        let is_unable = if node.reachable { !node.able } else { !is_outage && !node.staged };
+        let is_unable = if node.reachable { !node.able } else { !is_outage && node.staged.is_none() };
         is_elsewhere
             || reach.is_canary && !node.canary && !view.returns(*index)
             || node.waits_for_trigger() && is_unable

@@ -206,7 +206,7 @@ fn reported(names: &mut Names, report: DaemonReport) -> (Name, ReportedDaemon) {
         replacing: report
             .replacing
             .map(|claim| (names.of(template_hash(&claim)), digest(names, overlays_digest(&claim)))),
-        staged: report.staged.is_some(),
+        staged: report.staged.map(|claim| names.of(template_hash(&claim))),
         failed: report.failed.map(|f| (names.of(&f.revision), Cause::from_name(&f.cause))),
         previous: report.previous.map(|p| names.of(&p)),
         phase: report.phase,

@@ -62,5 +62,5 @@ fn of_reported(reported: &mut ReportedDaemon, new: &mut impl FnMut(&mut Name)) {
     let missing = reported.missing.iter_mut().flat_map(|(revision, text)| [revision, text]);
     let claim =
         reported.replacing.iter_mut().flat_map(|(revision, overlays)| std::iter::once(revision).chain(overlays));
-    names.chain(claim).chain(failed).chain(missing).for_each(new);
+    names.chain(&mut reported.staged).chain(claim).chain(failed).chain(missing).for_each(new);
 }

@@ -125,3 +125,41 @@ fn a_step_that_is_reached_without_a_failed_node_is_not_held_while_it_begins() {
     assert!(approved(&plan).is_empty(), "the step is noted first: {:?}", plan.writes);
     assert_eq!(condition(&plan, "Progressing").1, "RollingOut", "{}", status(&plan));
 }
+
+#[test]
+fn nodes_that_boot_into_a_revision_that_is_undone_do_not_have_the_current_one() {
+    let staged = |name: &str, more: Value| {
+        let mut report = report(name, "one", json!({"staged": hash("two")}), more);
+        report["status"]["daemons"][0]["phase"] = json!("running");
+        report
+    };
+    let update = || json!({"daemonlet.dev/update": "boot"});
+    let mut given = approval("two", &NOW.to_string());
+    given[0]["when"] = json!("boot");
+    let words = format!("; 1 node has staged revision {} and starts it at its next boot: a", hash("two"));
+    // While it is rolled out, that is as it should be.
+    let mut view = with_one_released(update());
+    view.put(WatchedKind::NodeDaemons, staged("a", given.clone()));
+    let message = condition(&view.plan(NOW), "Progressing").2;
+    assert!(!message.contains("staged"), "{message}");
+    // Its agent does not give it back, whatever is wanted now.
+    for is_undone in [true, false] {
+        let before = view.view.daemons.values().next().unwrap().status.clone();
+        let aborted = json!({"daemonlet.dev/update": "boot", "daemonlet.dev/aborted": format!("net-{}", hash("two"))});
+        let (image, annotations) = if is_undone { ("one", update()) } else { ("two", aborted) };
+        let mut daemon = daemon_set(image, annotations, before);
+        daemon["metadata"]["generation"] = json!(if is_undone { 8 } else { 9 });
+        let mut other = ClusterWorld { view: view.view.clone(), state: CoordinatorState::default() };
+        other.put(WatchedKind::DaemonSets, daemon);
+        if is_undone {
+            other.put(WatchedKind::Revisions, revision("one", 3));
+        }
+        other.put(WatchedKind::NodeDaemons, staged("a", json!([])));
+        let plan = other.plan(NOW);
+        let (_, reason, message) = condition(&plan, "Progressing");
+        assert_eq!(reason, if is_undone { "RollingOut" } else { "RollingBack" });
+        assert!(message.ends_with(&words), "{message}");
+        let updated = counters(&plan, &["updatedNumberScheduled"]);
+        assert_eq!(updated, [if is_undone { 3 } else { 0 }]);
+    }
+}

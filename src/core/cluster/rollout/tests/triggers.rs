@@ -55,7 +55,7 @@ fn steps_partition_and_canaries_bound_what_waits_for_a_trigger() {
     assert_eq!(approves(&one, &[node("a", OLD), node("b", OLD)]), ["a"]);
     let nodes = [standing("a", UpdateTrigger::Boot), standing("b", UpdateTrigger::Boot)];
     assert_eq!(plan(&one, ms(0), &nodes, NOW).withdraw, [1], "the steps were changed");
-    let staged = NodeFact { staged: true, ..node("b", OLD) };
+    let staged = NodeFact { staged: Some(WANTED), ..node("b", OLD) };
     assert_eq!(approves(&one, &[node("a", OLD), staged]), NONE, "what was withdrawn counts until its agent says so");
     let kept = RolloutRules { partition: IntOrPercent::Int(1), ..boot.clone() };
     assert_eq!(approves(&kept, &[node("a", OLD), node("b", OLD)]), ["a"]);
@@ -71,7 +71,7 @@ fn what_waits_for_a_trigger_on_a_node_that_is_away_keeps_no_place() {
     let drain = on(UpdateTrigger::Drain);
     let step = Some(step(1));
     let away = NodeFact { reachable: false, ..standing("a", UpdateTrigger::Drain) };
-    let staged = NodeFact { staged: true, ..away.clone() };
+    let staged = NodeFact { staged: Some(WANTED), ..away.clone() };
     let withdrawn = |node: NodeFact<'_>| plan(&drain, ms(0), &[node, self::node("b", OLD)], NOW).withdraw;
     assert_eq!((withdrawn(away.clone()), withdrawn(staged)), (vec![0], NO_NODE.to_vec()));
     let many = ["a", "b", "c"].map(|name| NodeFact { name, ..away.clone() });
