@@ -142,6 +142,8 @@ pub struct NodeReport {
     appeared: FirstSeen,
     /// Instances that were seen to become ready.
     became_ready: FirstSeen,
+    /// Approvals of a former term that were not claimed at the first look.
+    unclaimed: FirstSeen,
     /// Whether no pass has looked at it yet: its times are as they were reported.
     is_new: bool,
 }

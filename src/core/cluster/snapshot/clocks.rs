@@ -7,7 +7,8 @@
 //! its node's clock: otherwise the time for which it has to be available would be over at once. The same holds for the
 //! time at which an instance was made: otherwise its progress deadline would be over at once. What is there at the
 //! first look counts by its node's clock. If its time lies ahead, as seen by a coordinator whose clock is behind, it has been
-//! ready for an unknown time.
+//! ready for an unknown time. An approval that a former holder of the Lease gave has its time limit from the first look on:
+//! that one's clock may differ, and no agent could claim it meanwhile.
 
 use std::collections::BTreeMap;
 
@@ -22,8 +23,8 @@ use super::ReportedDaemon;
 /// A report may come so much later than the event that it reports.
 const LAG: Span = Span::from_secs(2);
 
-/// When instances were first seen, or first seen ready, by their daemon and the time by their node's clock; `None`: no
-/// pass has looked at it yet.
+/// When instances were first seen, or first seen ready, or approvals first seen, by their daemon and the time by the clock of
+/// who wrote it; `None`: no pass has looked at it yet.
 pub(super) type FirstSeen = BTreeMap<(Name, Timestamp), Option<Timestamp>>;
 
 /// What is known of a time that was in the future when it was reported.
@@ -35,7 +36,7 @@ pub(super) struct SeenAhead {
     is_found: bool,
 }
 
-/// Sets `time` to when it was first seen, if the clock of its node is behind that.
+/// Sets `time` to when it was first seen, if the clock by which it was written is behind that.
 fn count_from(first_seen: &mut FirstSeen, daemon: Name, time: &mut Timestamp, now: Timestamp) {
     let at = (daemon, *time);
     let Some(seen) = first_seen.get_mut(&at) else { return };
@@ -87,6 +88,17 @@ impl NodeReport {
         reported.filter_map(seen).collect()
     }
 
+    /// Of its approvals those that a former holder of the Lease gave and that were not claimed when this one first looked;
+    /// `before`: what was known of the same object.
+    pub(super) fn unclaimed_since(&self, before: Option<&Self>) -> FirstSeen {
+        let is_claimed = |key: Name| self.daemon(key).is_some_and(|reported| reported.replacing.is_some());
+        let seen = |at: (Name, Timestamp)| match before {
+            Some(before) => before.unclaimed.get(&at).map(|seen| (at, *seen)),
+            None => (!is_claimed(at.0)).then_some((at, None)),
+        };
+        self.approvals.iter().filter_map(|(key, _, given)| seen((*key, given.at))).collect()
+    }
+
     fn heed_clock(&mut self, now: Timestamp) {
         // An earlier pass has replaced the reported times already, and within a term no time lies before that of a former pass.
         if !std::mem::replace(&mut self.is_new, false) {
@@ -115,6 +127,9 @@ impl NodeReport {
                 }
             }
         }
-        self.approvals.iter_mut().for_each(|(_, _, approval)| _ = heed(&mut approval.at, false));
+        for (key, _, approval) in &mut self.approvals {
+            count_from(&mut self.unclaimed, *key, &mut approval.at, now);
+            heed(&mut approval.at, false);
+        }
     }
 }

@@ -165,6 +165,7 @@ impl ClusterSnapshot {
             ahead: BTreeMap::new(),
             appeared: BTreeMap::new(),
             became_ready: BTreeMap::new(),
+            unclaimed: BTreeMap::new(),
             is_new: true,
         };
         let entry = self.entry(object.str_at(["metadata", "name"]).to_owned());
@@ -173,8 +174,9 @@ impl ClusterSnapshot {
         let before = known.as_ref().filter(|known| known.uid == report.uid);
         let became_ready = before.map(|before| before.become_ready(&report.daemons)).unwrap_or_default();
         let appeared = before.map(|before| before.appear(&report.daemons)).unwrap_or_default();
+        let unclaimed = report.unclaimed_since(before);
         let ahead = known.map(|known| known.ahead).unwrap_or_default();
-        entry.report = Some(NodeReport { ahead, appeared, became_ready, ..report });
+        entry.report = Some(NodeReport { ahead, appeared, became_ready, unclaimed, ..report });
     }
 }
 

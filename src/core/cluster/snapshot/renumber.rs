@@ -41,7 +41,7 @@ fn of_report(report: &mut NodeReport, new: &mut impl FnMut(&mut Name)) {
         new(key);
         of_reported(reported, new);
     }
-    for first_seen in [&mut report.appeared, &mut report.became_ready] {
+    for first_seen in [&mut report.appeared, &mut report.became_ready, &mut report.unclaimed] {
         let renumbered = std::mem::take(first_seen).into_iter().map(|((mut key, at), seen)| {
             new(&mut key);
             ((key, at), seen)

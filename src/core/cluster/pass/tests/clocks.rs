@@ -152,3 +152,29 @@ fn a_coordinator_that_takes_over_with_a_clock_behind_replaces_no_more_than_the_b
         assert_eq!(counted, if at < 45_000 { json!(3) } else { Value::Null }, "{at}");
     }
 }
+
+#[test]
+fn an_approval_of_a_former_holder_has_its_minute_from_when_it_was_seen() {
+    let given = (NOW - ms(3_600_000)).to_string();
+    let held = |more: Value| report("a", "one", more, approval("two", &given));
+    let mut view = world(json!({}));
+    let mut taken_over = ClusterWorld { view: view.view.clone(), state: CoordinatorState::default() };
+    taken_over.take(Change::Gone(WatchedKind::NodeDaemons, Box::new(held(json!({})))));
+    for at in [ms(0), ms(59_999)] {
+        taken_over.put(WatchedKind::NodeDaemons, held(json!({})));
+        let plan = taken_over.plan(NOW + at);
+        assert_eq!((plan.unclaimed.len(), plan.look_again), (0, Some(NOW + rollout::UNCLAIMED)), "{at:?}");
+    }
+    assert_eq!(taken_over.plan(NOW + rollout::UNCLAIMED).unclaimed.len(), 1);
+    // One that is claimed already has its deadline from when it was given.
+    taken_over.take(Change::Gone(WatchedKind::NodeDaemons, Box::new(held(json!({})))));
+    taken_over.put(WatchedKind::NodeDaemons, held(json!({"replacing": hash("two")})));
+    assert_eq!(taken_over.plan(NOW).delays.len(), 1);
+    let of_a = taken_over.view.report("a").unwrap().approvals[0].2.at;
+    assert_eq!(of_a, NOW - ms(3_600_000));
+    // What this holder gives is seen at once.
+    view.plan(NOW);
+    let own = report("a", "one", json!({}), approval("two", &(NOW - ms(30_000)).to_string()));
+    view.put(WatchedKind::NodeDaemons, own);
+    assert_eq!(view.plan(NOW + ms(30_000)).unclaimed.len(), 1);
+}
