@@ -57,6 +57,9 @@ impl ClusterSnapshot {
 impl NodeReport {
     /// The instances that are ready in the new report `daemons`, and were not in this one.
     pub(super) fn become_ready(&self, daemons: &[(Name, ReportedDaemon)]) -> FirstSeen {
+        if self.said == 0 {
+            return FirstSeen::new();
+        }
         let was_ready = |key: Name, since: Timestamp| {
             let reported = self.daemon(key).into_iter().flat_map(|reported| &reported.instances);
             self.ahead.contains_key(&since) || reported.into_iter().any(|instance| instance.ready_since == Some(since))

@@ -178,3 +178,27 @@ fn an_approval_of_a_former_holder_has_its_minute_from_when_it_was_seen() {
     view.put(WatchedKind::NodeDaemons, own);
     assert_eq!(view.plan(NOW + ms(30_000)).unclaimed.len(), 1);
 }
+
+#[test]
+fn what_is_ready_in_the_first_report_of_an_object_that_is_made_anew_was_ready_before() {
+    let mut view = world(json!({}));
+    let mut daemon = daemon_set("two", json!({}), json!({}));
+    daemon["metadata"]["generation"] = json!(10);
+    daemon["spec"]["minReadySeconds"] = json!(45);
+    view.put(WatchedKind::DaemonSets, daemon);
+    let anew = |name: &str| {
+        let mut anew = report(name, "one", json!({}), json!([]));
+        anew["metadata"]["uid"] = json!(format!("{name}-2"));
+        anew
+    };
+    for name in NODES {
+        view.take(Change::Gone(WatchedKind::NodeDaemons, Box::new(anew(name))));
+        // An agent makes the object, and reports then.
+        let mut empty = anew(name);
+        empty.as_object_mut().unwrap().remove("status");
+        view.put(WatchedKind::NodeDaemons, empty);
+    }
+    assert_eq!(approved(&view.plan(NOW)), []);
+    NODES.iter().for_each(|name| view.put(WatchedKind::NodeDaemons, anew(name)));
+    assert_eq!(approved(&view.plan(NOW)).len(), 1, "no old instance is free to replace");
+}
