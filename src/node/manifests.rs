@@ -126,10 +126,11 @@ impl ManifestDir {
         self.watch.as_ref().is_some_and(ManifestsWatch::is_alive)
     }
 
-    /// These names were given to manifests by an earlier process. What a loss of power leaves of such a file (nothing,
-    /// zeros, its beginning) counts as not there, and may be replaced and removed.
-    pub fn remember(&mut self, names: impl Iterator<Item = String>) {
-        self.scan_cache.remember(names);
+    /// These manifests were written by an earlier process. What a loss of power leaves of such a file (nothing,
+    /// zeros, its beginning) counts as not there, and may be replaced and removed. One that another program wrote anew stays
+    /// ours.
+    pub fn remember(&mut self, manifests: impl Iterator<Item = Manifest>) {
+        self.scan_cache.remember(manifests);
     }
 
     /// The present content of the folder. Files that have not changed since the last scan are not read again.
@@ -323,12 +324,24 @@ impl ManifestDir {
         Ok(removed)
     }
 
+    /// Refuses to go on with the pod `uid` while a foreign file has it: the kubelet runs it from that file.
+    ///
+    /// # Errors
+    /// [`ManifestError::Foreign`] with the file that the last scan found.
+    pub fn refuse_foreign_pod(&self, uid: &str) -> Result<(), ManifestError> {
+        let Some(file) = self.last_scan().foreign.get(uid) else { return Ok(()) };
+        Err(ManifestError::Foreign {
+            path: self.path.join(file),
+            why: "another program wrote it, with the UID of this pod".to_owned(),
+        })
+    }
+
     fn refuse_foreign(&mut self, name: &str) -> Result<(), ManifestError> {
         let path = self.path.join(name);
         match self.scan_cache.look(self.folder.dir(), name.as_ref()) {
             Ok(None) => Ok(()),
             Ok(Some(Ok(_))) => Ok(()),
-            Ok(Some(Err(why))) => Err(ManifestError::Foreign { path, why }),
+            Ok(Some(Err(foreign))) => Err(ManifestError::Foreign { path, why: foreign.why }),
             Err(source) => Err(ManifestError::ManifestFolder { path, source }),
         }
     }

@@ -348,11 +348,12 @@ fn note_passed_over(observation: &Observation, state: &AgentState, facts: &Obser
 }
 
 /// The manifests in the folder by pod UID. One that cannot be read is there, and not as it should be:
-/// it never counts as gone; nor does one that was lost with the disk and not removed.
+/// it never counts as gone; nor does one that was lost with the disk and not removed, or whose pod a foreign file has.
 fn digests<'a>(observation: &'a Observation, state: &'a AgentState) -> BTreeMap<&'a str, &'a str> {
     let lost = state.concerns.manifests_lost_at_boot.uids();
     let mut digests: BTreeMap<&str, &str> = lost.map(|uid| (uid, LOST)).collect();
     let Some(scan) = observation.manifests.current() else { return digests };
+    digests.extend(scan.foreign.keys().map(|uid| (uid.as_str(), "foreign")));
     if !scan.unreadable.is_empty() {
         for record in state.records.values() {
             let unreadable = record.instances.iter().filter(|i| scan.is_unreadable(&record.key.namespace, &i.pod_name));

@@ -70,7 +70,7 @@ pub(super) fn manifest_of(daemon: &ObjectKey, instance: &Instance, scan: Option<
     let Some(scan) = scan else { return Some(name) };
     let of_uid = scan.ours.values().find(|manifest| manifest.uid == instance.uid).map(|found| found.file.clone());
     let is_there = |name: &String| scan.ours.contains_key(name) || scan.unreadable.contains_key(name);
-    of_uid.or_else(|| Some(name).filter(is_there))
+    of_uid.or_else(|| scan.foreign.get(&instance.uid).cloned()).or_else(|| Some(name).filter(is_there))
 }
 
 /// Whether nothing of ours runs on the node any more, as far as the manifest folder tells.

@@ -1,5 +1,7 @@
 //! Which files of the folder are ours, and their content; unchanged files are not read again.
 
+mod overwritten;
+
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -23,6 +25,7 @@ use crate::core::model::INCARNATION_ANNOTATION;
 use crate::core::model::OVERLAYS_DIGEST;
 use crate::core::model::OWNER_ANNOTATION;
 use crate::core::model::ObjectKey;
+use crate::core::record::Instance;
 use crate::core::render::GATE;
 use crate::core::yaml;
 use crate::node::fsx::Dir;
@@ -30,6 +33,8 @@ use crate::node::fsx::FileKind;
 use crate::node::fsx::FsError;
 use crate::node::fsx::Stamp;
 use crate::node::fsx::Stat;
+
+pub(super) use overwritten::ForeignFile;
 
 /// One of our manifests on disk.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -60,6 +65,23 @@ pub struct Manifest {
 }
 
 impl Manifest {
+    /// That of an instance of `owner` as far as its record tells: but for the content of the file.
+    pub fn recorded(owner: &ObjectKey, instance: &Instance) -> Self {
+        Self {
+            file: file_name(&owner.namespace, &instance.pod_name),
+            owner: owner.clone(),
+            namespace: owner.namespace.clone(),
+            pod_name: instance.pod_name.clone(),
+            uid: instance.uid.clone(),
+            incarnation: Some(instance.incarnation),
+            revision: instance.revision.clone(),
+            sha256: String::new(),
+            data_volumes: Vec::new(),
+            has_gate: false,
+            damage: None,
+        }
+    }
+
     /// Whether it lies under another name than we give.
     pub fn is_copy(&self) -> bool {
         file_name(&self.namespace, &self.pod_name) != self.file
@@ -73,6 +95,9 @@ pub struct Scan {
     pub ours: BTreeMap<String, Arc<Manifest>>,
     /// Unreadable files: whether they are ours is unknown, so they never count as gone.
     pub unreadable: BTreeMap<String, FsError>,
+    /// Foreign files with a pod that has a UID, by that UID: while one has the UID of a pod of ours, the kubelet runs that pod.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub foreign: BTreeMap<String, String>,
 }
 
 impl Scan {
@@ -81,11 +106,17 @@ impl Scan {
         self.unreadable.contains_key(&file_name(namespace, pod_name))
     }
 
+    /// Whether a file has the pod with this UID.
+    pub fn has(&self, uid: &str) -> bool {
+        self.foreign.contains_key(uid) || self.ours.values().any(|manifest| manifest.uid == uid)
+    }
+
     /// Whether it has the same files, all of them readable, and none of them read again.
     fn is_same(&self, other: &Self) -> bool {
         let pairs = || self.ours.iter().zip(&other.ours);
         self.unreadable.is_empty()
             && other.unreadable.is_empty()
+            && self.foreign == other.foreign
             && self.ours.len() == other.ours.len()
             && pairs().all(|((name, ours), (other_name, others))| name == other_name && Arc::ptr_eq(ours, others))
     }
@@ -97,8 +128,8 @@ pub(super) struct ScanCache {
     files: BTreeMap<OsString, KnownFile>,
     /// What we have written since the last scan: identical bytes need not be parsed again.
     written: BTreeMap<OsString, Arc<Manifest>>,
-    /// Names that were ours, whatever stands there now.
-    names: BTreeSet<OsString>,
+    /// Names that were ours, whatever stands there now, with the manifest that was last given the name, if that is known.
+    names: BTreeMap<OsString, Option<Arc<Manifest>>>,
     /// What the last scan gave.
     last: Arc<Scan>,
 }
@@ -113,8 +144,8 @@ struct KnownFile {
     changed: Option<FileAttributes>,
 }
 
-/// Ours, or why not.
-pub(super) type ScannedManifest = Result<Arc<Manifest>, String>;
+/// Ours, or what else it is.
+pub(super) type ScannedManifest = Result<Arc<Manifest>, ForeignFile>;
 
 /// Time stamps of files advance in kernel ticks of at most 10 ms. A file that changed less than this before it was
 /// read may change again without a new stamp.
@@ -131,7 +162,11 @@ impl ScanCache {
             }
             match self.look(dir, &name) {
                 Ok(Some(Ok(manifest))) => drop(scan.ours.insert(manifest.file.clone(), manifest)),
-                Ok(Some(Err(_)) | None) => {}
+                Ok(Some(Err(foreign))) => {
+                    let uid = Some(foreign.uid).filter(|uid| !uid.is_empty());
+                    scan.foreign.extend(uid.map(|uid| (uid, name.to_string_lossy().into_owned())));
+                }
+                Ok(None) => {}
                 Err(e) => drop(scan.unreadable.insert(name.to_string_lossy().into_owned(), e)),
             }
             present.insert(name);
@@ -154,21 +189,21 @@ impl ScanCache {
         &self.last
     }
 
-    /// These names were given to manifests by an earlier process.
-    pub(super) fn remember(&mut self, names: impl Iterator<Item = String>) {
-        self.names.extend(names.map(OsString::from));
+    /// These manifests were written by an earlier process.
+    pub(super) fn remember(&mut self, manifests: impl Iterator<Item = Manifest>) {
+        self.names.extend(manifests.map(|manifest| (manifest.file.clone().into(), Some(Arc::new(manifest)))));
     }
 
     /// A manifest is about to get this name, so what a loss of power leaves of one under it counts as not there, though no
     /// record knows of it. No other program gives such names.
     pub(super) fn claim(&mut self, dir: &Dir, name: &OsStr) -> Result<(), FsError> {
-        let is_known = self.names.contains(name) || self.files.get(name).is_some_and(|known| known.verdict.is_ok());
+        let is_known = self.names.contains_key(name) || self.files.get(name).is_some_and(|known| known.verdict.is_ok());
         let stat = if is_known { None } else { dir.stat(name)? };
         if let Some(stat) = stat
             && is_torn(dir, name, &stat)?
         {
             self.files.remove(name);
-            self.names.insert(name.to_owned());
+            self.names.insert(name.to_owned(), None);
         }
         Ok(())
     }
@@ -180,10 +215,9 @@ impl ScanCache {
 
     /// `bytes`, which encode `pod`, were written to the file `name`.
     pub(super) fn wrote(&mut self, name: &str, bytes: &[u8], pod: &Value) {
-        self.names.insert(name.into());
-        if let Ok(manifest) = manifest(name, pod, bytes) {
-            self.written.insert(name.into(), manifest);
-        }
+        let manifest = manifest(name, pod, bytes).ok();
+        self.written.extend(manifest.iter().map(|manifest| (name.into(), Arc::clone(manifest))));
+        self.names.insert(name.into(), manifest);
     }
 
     /// The file `name`; `None` if there is none, or if what is there is what a loss of power leaves of one of ours.
@@ -197,7 +231,7 @@ impl ScanCache {
         if let Some(known) = known.filter(|known| known.is_old && known.stamp == stamp) {
             return Ok(Some(known.verdict.clone()));
         }
-        let is_ours = self.names.contains(name) || known.is_some_and(|known| known.verdict.is_ok());
+        let is_ours = self.names.contains_key(name) || known.is_some_and(|known| known.verdict.is_ok());
         if stat.kind == FileKind::Link && (is_ours || leads_to_ours(dir, name)) {
             refuse_link(dir, name)?;
         }
@@ -209,13 +243,17 @@ impl ScanCache {
                     let read = dir.read_file(name, MAX_BYTES + 1)?.unwrap_or_default();
                     Ok(Arc::new(Manifest { sha256: sha256(&read), damage: Some(why), ..Manifest::clone(was) }))
                 }
-                _ if self.names.contains(name) && is_torn(dir, name, &stat)? => {
+                _ if self.names.contains_key(name) && is_torn(dir, name, &stat)? => {
                     self.files.remove(name);
                     return Ok(None);
                 }
-                _ => Err(why),
+                known => {
+                    let was = known.and_then(|known| known.verdict.as_ref().ok());
+                    let was = self.names.get(name).and_then(Option::as_ref).or(was);
+                    overwritten::judge(dir, name, stat.kind, why, was)?
+                }
             },
-            ours => ours,
+            Ok(ours) => Ok(ours),
         };
         let changed = FileAttributes::changed(&stat).filter(|_| verdict.is_ok());
         let is_old = crate::clock::system().duration_since(stamp.changed()).is_ok_and(|age| age > TICK);
@@ -257,7 +295,12 @@ fn is_torn(dir: &Dir, name: &OsStr, stat: &Stat) -> Result<bool, FsError> {
 }
 
 /// Whether the file `name` is ours by its content; `written`: what we last wrote to it.
-fn judge(dir: &Dir, name: &OsStr, stat: &Stat, written: Option<&Arc<Manifest>>) -> Result<ScannedManifest, FsError> {
+fn judge(
+    dir: &Dir,
+    name: &OsStr,
+    stat: &Stat,
+    written: Option<&Arc<Manifest>>,
+) -> Result<Result<Arc<Manifest>, String>, FsError> {
     if stat.kind != FileKind::File {
         return Ok(Err("it is not a regular file".to_owned()));
     }
@@ -268,7 +311,7 @@ fn judge(dir: &Dir, name: &OsStr, stat: &Stat, written: Option<&Arc<Manifest>>) 
 }
 
 /// The same of a file with these bytes.
-fn judge_bytes(name: &OsStr, bytes: &[u8], written: Option<&Arc<Manifest>>) -> ScannedManifest {
+fn judge_bytes(name: &OsStr, bytes: &[u8], written: Option<&Arc<Manifest>>) -> Result<Arc<Manifest>, String> {
     let Some(file) = name.to_str() else { return Err("its name is not UTF-8".to_owned()) };
     if bytes.len() as u64 > MAX_BYTES {
         return Err("it is longer than any manifest".to_owned());
@@ -292,7 +335,7 @@ fn judge_bytes(name: &OsStr, bytes: &[u8], written: Option<&Arc<Manifest>>) -> S
     }
 }
 
-fn manifest(file: &str, pod: &Value, bytes: &[u8]) -> ScannedManifest {
+fn manifest(file: &str, pod: &Value, bytes: &[u8]) -> Result<Arc<Manifest>, String> {
     let metadata = &pod["metadata"];
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let owner = metadata["annotations"][OWNER_ANNOTATION].as_str().and_then(|owner| owner.split_once('/'));
@@ -312,9 +355,13 @@ fn manifest(file: &str, pod: &Value, bytes: &[u8]) -> ScannedManifest {
         ),
         sha256: sha256(bytes),
         data_volumes: data_volumes(&pod["spec"]),
-        has_gate: pod.list_at(["spec", "volumes"]).iter().any(|volume| volume.str_at("name") == GATE),
+        has_gate: has_gate(pod),
         damage: None,
     }))
+}
+
+fn has_gate(pod: &Value) -> bool {
+    pod.list_at(["spec", "volumes"]).iter().any(|volume| volume.str_at("name") == GATE)
 }
 
 /// The volumes that start empty and that no container may write to: their data comes from the agent. A gate is no data.

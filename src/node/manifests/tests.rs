@@ -8,9 +8,12 @@ use std::time::Duration;
 use serde_json::Value;
 use serde_json::json;
 
+use super::Manifest;
 use super::ManifestDir;
 use super::ManifestError;
 use crate::core::model::ObjectKey;
+use crate::core::record::Instance;
+use crate::core::time::Timestamp;
 use crate::core::yaml;
 use crate::node::fsx::Real;
 
@@ -37,6 +40,12 @@ fn pod(name: &str) -> Value {
 
 fn bytes(pod: &Value) -> Vec<u8> {
     format!("# Written by a test\n{}", yaml::write(pod)).into_bytes()
+}
+
+/// What the record of `pod` says of its manifest.
+fn recorded() -> Manifest {
+    let instance = Instance::new("0f8fad5b-d9cb-569f-a165-70867728950e", "net-abcde", 3, "7d9f", Timestamp::default());
+    Manifest::recorded(&ObjectKey::new("kube-system", "net"), &instance)
 }
 
 /// The folder as the next process opens it.

@@ -49,9 +49,7 @@ impl ManifestsLostAtBoot {
         if self.uids.is_empty() {
             return;
         }
-        for manifest in scan.ours.values() {
-            self.uids.remove(&manifest.uid);
-        }
+        self.uids.retain(|uid| !scan.has(uid));
         let live: BTreeSet<&str> = records.values().flat_map(DaemonRecord::live).map(|i| i.uid.as_str()).collect();
         self.uids.retain(|uid| live.contains(uid.as_str()));
     }

@@ -134,6 +134,9 @@ impl StuckSandboxes {
         let ended: BTreeMap<&String, &ObjectKey> = ended.collect();
         for pod in observation.runtime_pods().iter().filter(|p| !p.sandboxes.is_empty()) {
             let Some(daemon) = ended.get(&pod.uid) else { continue };
+            if observation.manifests.current().is_some_and(|scan| scan.has(&pod.uid)) {
+                continue;
+            }
             if stop(&pod.uid, &pod.uid, &pod.sandboxes, Span::from_secs(1)) {
                 log.warn(format!("stopping a sandbox of an instance that has ended (UID {})", pod.uid))
                     .daemonset(daemon);

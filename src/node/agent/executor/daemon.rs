@@ -55,6 +55,7 @@ impl Executor {
         config: &Config,
         outcome: &mut EffectOutcome,
     ) -> Result<(), EffectFailure> {
+        self.refuse_second(plan)?;
         let mut kept_old = Ok(());
         for (index, action) in plan.actions.iter().enumerate() {
             match action {
@@ -163,6 +164,20 @@ impl Executor {
         })
     }
 
+    /// Refuses to start an instance in the place of one whose manifest cannot be removed.
+    fn refuse_second(&self, plan: &DaemonPlan) -> Result<(), EffectFailure> {
+        let starts = plan.actions.iter().any(|action| matches!(action, Action::Start { .. }));
+        let Some(manifests) = self.manifests.as_ref().filter(|_| starts) else { return Ok(()) };
+        for action in &plan.actions {
+            let Action::End { uid, pod, .. } = action else { continue };
+            manifests.refuse_foreign_pod(uid).map_err(|e| failure::of(&e, e.hint()))?;
+            if manifests.last_scan().is_unreadable(&plan.key.namespace, pod) {
+                return Err(LocalFailure::ManifestUnreadable.into());
+            }
+        }
+        Ok(())
+    }
+
     /// Whether the disk takes what comes in the place of the instance `uid`; that stays otherwise.
     fn try_room(&mut self, uid: &str, successor: Option<&RenderResult>) -> Result<(), EffectFailure> {
         let Some(rendered) = successor.and_then(rendered) else { return Ok(()) };
@@ -198,7 +213,7 @@ impl Executor {
         for file in found {
             manifests.remove(file).map_err(|e| failure::of(&e, e.hint()))?;
         }
-        Ok(())
+        manifests.refuse_foreign_pod(uid).map_err(|e| failure::of(&e, e.hint()))
     }
 
     /// An existing folder of an instance that starts was written by an agent that died before it wrote the manifest.
@@ -251,7 +266,10 @@ impl Executor {
         // The manifest may have been renamed. A rename after this pass looked is seen by the next pass.
         let file = match manifests.last_scan().ours.values().find(|manifest| manifest.uid == identity.uid) {
             Some(manifest) => manifest.file.clone(),
-            None => manifest::file_name(&plan.key.namespace, &identity.pod_name),
+            None => {
+                manifests.refuse_foreign_pod(&identity.uid).map_err(|e| failure::of(&e, e.hint()))?;
+                manifest::file_name(&plan.key.namespace, &identity.pod_name)
+            }
         };
         if decision.state.concerns.manifests_lost_at_boot.uids().any(|lost| lost == identity.uid) {
             return self.write_manifest(&file, rendered);

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use crate::config::Config;
 use crate::core::knowledge::Knowledge;
-use crate::core::manifest;
+use crate::core::record::DaemonRecord;
 use crate::core::status::Problem;
 use crate::core::time::Timestamp;
 use crate::node::agent::executor::Executor;
@@ -16,6 +16,7 @@ use crate::node::agent::failure;
 use crate::node::agent::failure::EffectFailure;
 use crate::node::agent::state::AgentState;
 use crate::node::agent::state::Purpose;
+use crate::node::manifests::Manifest;
 use crate::node::manifests::ManifestDir;
 use crate::node::manifests::Scan;
 
@@ -47,7 +48,7 @@ impl Inputs {
             match opened {
                 Ok(mut manifests) => {
                     let instances = state.records.values().flat_map(|record| {
-                        record.instances.iter().map(|i| manifest::file_name(&record.key.namespace, &i.pod_name))
+                        record.instances.iter().map(|instance| Manifest::recorded(&record.key, instance))
                     });
                     manifests.iter_mut().for_each(|folder| folder.remember(instances.clone()));
                     executor.manifests = manifests;
@@ -65,6 +66,7 @@ impl Inputs {
                 let unreadable = scan.unreadable.iter();
                 problems.extend(unreadable.map(|(file, error)| problem(file, failure::of(error, error.hint()))));
                 problems.extend(copies(&scan));
+                problems.extend(foreign_pods(&scan, state));
                 Knowledge::Current(scan)
             }
             Err(error) => {
@@ -87,12 +89,28 @@ impl Inputs {
 
 /// Copies of our manifests: the kubelet takes one of them by chance.
 fn copies(scan: &Scan) -> impl Iterator<Item = Problem> {
-    let twins = |m: &crate::node::manifests::Manifest| {
-        scan.ours.values().any(|other| other.uid == m.uid && other.file != m.file)
-    };
+    let twins = |m: &Manifest| scan.ours.values().any(|other| other.uid == m.uid && other.file != m.file);
     scan.ours.values().filter(move |m| m.is_copy() && twins(m)).map(|m| Problem {
         object: m.file.clone(),
         reason: format!("a copy of the manifest of pod {}: the kubelet takes only one of them", m.pod_name),
         hint: Some("remove the copy from the manifest folder".to_owned()),
+    })
+}
+
+/// Files of other programs that have pods of ours.
+fn foreign_pods(scan: &Scan, state: &AgentState) -> impl Iterator<Item = Problem> {
+    let daemon = |uid: &String| {
+        let has_it = |record: &&DaemonRecord| record.instance(uid).is_some() || record.ended.contains_key(uid);
+        state.records.values().find(has_it).map(|record| record.key.clone())
+    };
+    scan.foreign.iter().filter_map(move |(uid, file)| {
+        let daemon = daemon(uid)?;
+        Some(Problem {
+            object: file.clone(),
+            reason: format!(
+                "it is not daemonlet's, and its pod has the UID of a pod of {daemon}, which runs on from it"
+            ),
+            hint: Some(format!("move {file} out of the manifest folder")),
+        })
     })
 }

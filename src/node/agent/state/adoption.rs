@@ -68,7 +68,7 @@ impl AgentState {
                 revision: &manifest.revision,
             };
             let is_later = found.incarnation >= record.next_incarnation;
-            if adopt::adopt(record, &found, observation.now, |uid| scan.ours.values().any(|m| m.uid == uid)) {
+            if adopt::adopt(record, &found, observation.now, |uid| scan.has(uid)) {
                 let pod = &manifest.pod_name;
                 let line = format!("took over the manifest of {pod}, which is ours and which no record knows");
                 log.info(line).daemonset(&manifest.owner).pod(pod);

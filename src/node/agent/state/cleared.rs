@@ -8,6 +8,7 @@ use crate::core::time::Span;
 use crate::core::time::Timestamp;
 
 use super::AgentState;
+use crate::node::agent::observation::Observation;
 use crate::node::agent::outcome::ClearResult;
 use crate::node::agent::outcome::EffectOutcome;
 
@@ -18,17 +19,22 @@ const CLEAR_AGAIN: Span = Span::from_secs(60);
 
 impl AgentState {
     /// When the next folder of an ended pod is to be cleared: the kubelet is given time to do it itself.
-    pub(in super::super) fn clear_at(&self) -> Option<Timestamp> {
-        let ended = self.records.values().flat_map(|r| &r.ended);
-        ended.map(|(uid, since)| self.clear_again.get(uid).copied().unwrap_or(*since + CLEAR_AFTER)).min()
+    pub(in super::super) fn clear_at(&self, observation: &Observation) -> Option<Timestamp> {
+        self.clearable(observation).map(|(_, at)| at).min()
     }
 
-    /// The folders that are to be cleared at `now`.
-    pub(in super::super) fn to_clear(&self, now: Timestamp) -> BTreeSet<String> {
-        let is_due =
-            |uid: &str, since: Timestamp| self.clear_again.get(uid).copied().unwrap_or(since + CLEAR_AFTER) <= now;
+    /// The folders that are to be cleared now.
+    pub(in super::super) fn to_clear(&self, observation: &Observation) -> BTreeSet<String> {
+        let due = self.clearable(observation).filter(|(_, at)| *at <= observation.now);
+        due.map(|(uid, _)| uid.clone()).collect()
+    }
+
+    /// The ended pods, and when their folders are to be cleared: not of one that a manifest has, or may have.
+    fn clearable<'a>(&'a self, observation: &'a Observation) -> impl Iterator<Item = (&'a String, Timestamp)> {
+        let scan = observation.manifests.current();
         let ended = self.records.values().flat_map(|r| &r.ended);
-        ended.filter(|(uid, since)| is_due(uid, **since)).map(|(uid, _)| uid.clone()).collect()
+        let ended = ended.filter(move |(uid, _)| scan.is_some_and(|scan| !scan.has(uid)));
+        ended.map(|(uid, since)| (uid, self.clear_again.get(uid).copied().unwrap_or(*since + CLEAR_AFTER)))
     }
 
     /// Takes note of what became of the folders.

@@ -25,7 +25,7 @@ fn what_a_loss_of_power_leaves_of_a_manifest_is_put_back_and_removed_like_one_th
         for is_known in [true, false] {
             let (_root, mut dir) = fresh();
             fs::write(dir.path().join(NAME), &left).unwrap();
-            dir.remember(is_known.then(|| NAME.to_owned()).into_iter());
+            dir.remember(is_known.then(recorded).into_iter());
             assert!(dir.scan().unwrap().ours.is_empty(), "{left:?}");
             let written = dir.write(NAME, &whole, &pod("a"));
             assert_eq!(written.is_ok(), is_ours, "{left:?} {written:?}");
@@ -37,7 +37,7 @@ fn what_a_loss_of_power_leaves_of_a_manifest_is_put_back_and_removed_like_one_th
             fs::remove_file(dir.path().join(NAME)).unwrap();
             fs::write(dir.path().join(NAME), &left).unwrap();
             let mut next = super::next(dir);
-            next.remember([NAME.to_owned()].into_iter());
+            next.remember([recorded()].into_iter());
             assert!(next.remove(NAME).unwrap());
         }
     }

@@ -1,5 +1,7 @@
 //! What the container runtime says, or does not.
 
+use crate::core::record::Phase;
+
 use super::*;
 
 #[test]
@@ -92,4 +94,36 @@ fn a_runtime_that_lists_nothing_of_ours_is_not_believed_where_the_kubelet_runs_p
     assert!(!waits(&state, "uid-1", true, 0), "it is the kubelet's");
     state.records.clear();
     assert!(!waits(&state, "another", true, 0), "the kubelet was given nothing");
+}
+
+#[test]
+fn while_another_programs_file_has_the_pod_of_an_instance_it_neither_ends_nor_is_replaced_nor_cleared() {
+    let config = config();
+    let after = |ends: bool, has_ended: bool, foreign: &[&str]| {
+        let mut state = state(&config);
+        let record = state.records.get_mut(&key()).unwrap();
+        let since = Timestamp::from_secs(1_500);
+        if ends {
+            record.instances[0].phase = Phase::ending(since, "replaced");
+        }
+        if has_ended {
+            record.instances.clear();
+            record.ended.insert("uid-1".to_owned(), since);
+        }
+        let foreign = foreign.iter().map(|uid| ((*uid).to_owned(), "other.yaml".to_owned())).collect();
+        let manifests = Knowledge::Current(Arc::new(Scan { foreign, ..Scan::default() }));
+        let runtime = Knowledge::Current(Arc::new(vec![RuntimePod::test("another", true)]));
+        let seen = Observation { manifests, runtime, ..observation(None) };
+        let decision = decided(&seen, &state, &config);
+        let daemon = decision.daemon(&key());
+        let live = daemon.map_or(0, |daemon| daemon.record.live().count());
+        let ending = daemon.map_or(0, |daemon| daemon.record.ending().count());
+        (live, ending, decision.to_clear.len(), decision.due <= seen.now)
+    };
+    assert_eq!(after(false, false, &["uid-1"]), (1, 0, 0, false), "it runs on");
+    assert_eq!(after(false, false, &["uid-2"]).0, 0, "its manifest was removed");
+    assert_eq!(after(true, false, &["uid-1"]).1, 1, "its end is not recorded");
+    assert_eq!(after(false, true, &["uid-2"]).2, 1);
+    let (.., cleared, is_soon) = after(false, true, &["uid-1"]);
+    assert!(cleared == 0 && !is_soon, "its folder is left, and the agent does not look again and again");
 }

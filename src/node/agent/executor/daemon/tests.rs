@@ -221,3 +221,32 @@ fn a_disk_without_room_for_the_new_instance_keeps_the_old_one() {
         assert!(!has_manifest(&mut executor), "{full}");
     }
 }
+
+#[test]
+fn what_runs_from_a_file_of_others_is_neither_ended_nor_written_and_nothing_starts_beside_it() {
+    let config = config();
+    let decision = decided(&observation(None), &state(&config), &config);
+    let folder = tempfile::tempdir().unwrap();
+    let mut executor = executor(folder.path());
+    let mut plan = swap(&mut executor);
+    let (ours, other) = (manifest::file_name("kube-system", "net-aaaaa"), folder.path().join("manifests/other.yaml"));
+    std::fs::remove_file(folder.path().join("manifests").join(&ours)).unwrap();
+    let text = format!("kind: Pod\nmetadata: {{name: other, uid: {OLD}}}\n");
+    std::fs::write(&other, &text).unwrap();
+    let refresh = Action::Refresh {
+        rendering: rendering(OLD, "net-aaaaa"),
+        volumes: false,
+        manifest: true,
+        kept: BTreeSet::new(),
+    };
+    let end = plan.actions.pop().unwrap();
+    let start = plan.actions.pop().unwrap();
+    for actions in [vec![refresh], vec![end.clone()], vec![start, end]] {
+        executor.manifests.as_mut().unwrap().scan().unwrap();
+        plan.actions = actions;
+        let failure = executor.apply(&plan, &decision, &config, &mut EffectOutcome::default()).unwrap_err();
+        assert!(failure.cause.to_string().contains("other.yaml is not daemonlet's"), "{}", failure.cause);
+        assert_eq!(names(folder.path()), ["other.yaml"]);
+        assert_eq!(std::fs::read_to_string(&other).unwrap(), text);
+    }
+}
