@@ -3,6 +3,8 @@
 use std::path::Path;
 use std::path::PathBuf;
 
+use serde_json::Value;
+
 use crate::config::Config;
 use crate::config::ConfigOrigin;
 use crate::config::ConfigProblem;
@@ -204,8 +206,12 @@ fn kubelet(path: &Path, host: &dyn Host) -> Result<Option<KubeletSettings>, Stri
     if document["kind"] != "KubeletConfiguration" {
         return Err("not a kubelet configuration: its kind is not KubeletConfiguration".to_owned());
     }
-    let text = |field: &str| document[field].as_str().filter(|text| !text.is_empty());
-    let endpoint = text("containerRuntimeEndpoint");
+    let text = |field: &str| match &document[field] {
+        Value::Null => Ok(None),
+        Value::String(text) => Ok(Some(text.as_str()).filter(|text| !text.is_empty())),
+        _ => Err(format!("not a kubelet configuration: its {field} is not text")),
+    };
+    let endpoint = text("containerRuntimeEndpoint")?;
     if let Some(url) = endpoint
         && !socket_path(url).is_some_and(|socket| socket.is_absolute())
     {
@@ -213,7 +219,7 @@ fn kubelet(path: &Path, host: &dyn Host) -> Result<Option<KubeletSettings>, Stri
     }
     Ok(Some(KubeletSettings {
         // The kubelet takes a relative path from the folder of its file (`resolveRelativePaths`).
-        static_pod_path: text("staticPodPath").map(|folder| path.parent().unwrap_or(Path::new("/")).join(folder)),
+        static_pod_path: text("staticPodPath")?.map(|folder| path.parent().unwrap_or(Path::new("/")).join(folder)),
         runtime_endpoint: endpoint.map(str::to_owned),
     }))
 }

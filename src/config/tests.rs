@@ -246,6 +246,14 @@ fn a_kubelet_file_that_is_none_is_named_unless_it_is_not_needed() {
             "/var/lib/kubelet/config.yaml: not a kubelet configuration: its kind is not KubeletConfiguration",
         ),
         (
+            "kind: KubeletConfiguration\nstaticPodPath: 5\n",
+            "/var/lib/kubelet/config.yaml: not a kubelet configuration: its staticPodPath is not text",
+        ),
+        (
+            "kind: KubeletConfiguration\nstaticPodPath: [/a]\n",
+            "/var/lib/kubelet/config.yaml: not a kubelet configuration: its staticPodPath is not text",
+        ),
+        (
             "kind: KubeletConfiguration\ncontainerRuntimeEndpoint: run/my.sock\n",
             "/var/lib/kubelet/config.yaml: containerRuntimeEndpoint is no Unix socket: \"run/my.sock\"",
         ),

@@ -25,8 +25,8 @@ pub enum LocalFailure {
     #[error("the manifest folder cannot be used: nothing is changed")]
     NoManifestFolder,
     #[error(
-        "by {} the manifest folder is {}, and the kubelet, which started before that was written, uses {}: nothing is \
-         changed until the kubelet restarts",
+        "by {} the manifest folder is {}, and no kubelet that was started since has run for 10 s, so the pods are those of {}: \
+         nothing is changed until one has",
         .by.display(), .configured.display(), .former.display()
     )]
     ManifestFolderMoved { by: PathBuf, configured: PathBuf, former: PathBuf },

@@ -125,8 +125,7 @@ impl Inputs {
         if last.as_deref() == Some(&*self.boot.id) && state.inputs.clocks.id == self.boot.id {
             self.boot.clone_from(&state.inputs.clocks);
         } else {
-            // The kubelet may use another folder and another runtime in this boot.
-            state.inputs.manifest_dir = None;
+            // The kubelet may use another runtime in this boot.
             state.records.values_mut().flat_map(|record| &mut record.instances).for_each(|i| i.listed = false);
             // Nor does the kubelet of the boot before say how this one is. A daemon may be what makes it Ready.
             state
@@ -243,6 +242,8 @@ impl Inputs {
                 .asks_for_kubelet_start(&state.records)
                 .then(|| node::kubelet_started(&self.files, self.boot.at))
                 .flatten(),
+            is_without_kubelet: state.concerns.stuck_sandboxes.asks_for_kubelet(&state.records)
+                && !node::has_kubelet(&self.files),
             volumes: volumes(state, executor, volume_look),
             volume_look,
             run_in_this_boot: match state.concerns.manifests_lost_at_boot.asks() {

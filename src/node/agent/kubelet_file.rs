@@ -86,7 +86,7 @@ mod tests {
         assert_eq!(start("", None), is("/srv/pods", true));
         assert_eq!(start("", Some(&named("/srv/others"))), is("/srv/others", false));
         assert_eq!(start("", None), is("/srv/others", true));
-        for damaged in ["", "kind: [\n", "kind: Pod\n", "\0\0\0\0"] {
+        for damaged in ["", "kind: [\n", "kind: Pod\n", "kind: KubeletConfiguration\nstaticPodPath: 5\n", "\0\0\0\0"] {
             assert_eq!(start("", Some(damaged)), is("/srv/others", true), "{damaged:?}");
         }
         let written = "manifest-dir = \"/srv/own\"\n";

@@ -59,7 +59,7 @@ pub(super) struct RememberedInputs {
     /// What the clock has been in that boot.
     #[serde(default)]
     pub(super) clocks: Boot,
-    /// The folder of the manifests in that boot.
+    /// The folder of the manifests, as an agent last used it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) manifest_dir: Option<PathBuf>,
     /// The folder of the manifests by the kubelet's own file, when an agent last started with that; `None`: the

@@ -25,6 +25,9 @@ use crate::node::volumes::Volumes;
 /// Times of files are coarser than the clock.
 const COARSE: Duration = Duration::from_secs(1);
 
+/// A kubelet that refuses its configuration ends sooner.
+const SETTLED: Span = Span::from_secs(10);
+
 /// When the youngest kubelet of this node was started; `None` if there is none to be seen.
 pub(super) fn kubelet_started(files: &Shared, booted: Timestamp) -> Option<Timestamp> {
     let ticks = ticks_a_second()?;
@@ -36,8 +39,8 @@ pub(super) fn kubelet_started(files: &Shared, booted: Timestamp) -> Option<Times
     started.max()
 }
 
-/// Why the configured manifest folder is not the kubelet's yet, if another one was in this boot: the kubelet reads its
-/// configuration when it starts. The agent's own configuration counts at once.
+/// Why the configured manifest folder is not the kubelet's yet, if another one was: the kubelet reads its configuration when
+/// it starts. The agent's own configuration counts at once.
 pub(super) fn has_moved(
     files: &Shared,
     state: &AgentState,
@@ -55,7 +58,8 @@ pub(super) fn has_moved(
     });
     // Since when is not known of a file that is away, or that was written at a time that is still to come.
     let since = written.filter(|written| *written <= now).unwrap_or(state.started);
-    uses_former(kubelet_started(files, boot.at), since).then(|| {
+    let is_first = state.passes == 0 && state.concerns.manifests_lost_at_boot.asks();
+    uses_former(kubelet_started(files, boot.at), since, now, is_first).then(|| {
         let configured = config.manifest_dir.display();
         let hint =
             format!("restart the kubelet; if it uses {configured} already, write manifest-dir = \"{configured}\"");
@@ -73,10 +77,13 @@ fn written(files: &Shared, file: &Path) -> Option<SystemTime> {
     files.look(file).ok().map(|stat| stat.stamp.changed())
 }
 
-/// Whether a kubelet that `started` then has not read what was written at `written`. Without one that runs, the next one
-/// reads it.
-fn uses_former(started: Option<Timestamp>, written: Timestamp) -> bool {
-    started.is_some_and(|started| started <= written)
+/// Whether no kubelet, as `started` tells of the youngest, has shown by its life that it uses what was written at `written`.
+/// Until then the pods of the former folder run on. At the first pass of a boot there are none: the next kubelet reads it.
+fn uses_former(started: Option<Timestamp>, written: Timestamp, now: Timestamp, is_first: bool) -> bool {
+    match started {
+        Some(started) => started <= written || !is_first && now - started < SETTLED,
+        None => !is_first,
+    }
 }
 
 /// A port of this node answers or refuses at once.
@@ -207,6 +214,7 @@ fn machine_booted(files: &Shared) -> Option<SystemTime> {
 
 #[cfg(test)]
 mod tests {
+    use crate::node::agent::concerns::manifests_lost_at_boot::ManifestsLostAtBoot;
     use crate::node::fsx::Real;
     use crate::node::volumes::VolumesRoot;
 
@@ -236,7 +244,16 @@ mod tests {
     #[test]
     fn a_kubelet_that_started_before_its_configuration_was_written_uses_the_former_folder() {
         let at = Timestamp::from_secs;
-        assert!(uses_former(Some(at(1)), at(2)) && !uses_former(Some(at(3)), at(2)) && !uses_former(None, at(2)));
+        let uses_former = |started: Option<i64>, now: i64, is_first| {
+            uses_former(started.map(Timestamp::from_secs), at(2), at(now), is_first)
+        };
+        for is_first in [false, true] {
+            assert!(uses_former(Some(1), 99, is_first), "it has not read it");
+            assert!(!uses_former(Some(3), 13, is_first));
+        }
+        assert!(uses_former(Some(3), 12, false), "it may crash, as each before it");
+        assert!(uses_former(None, 99, false), "what runs is of the former folder, and nothing ends or starts");
+        assert!(!uses_former(Some(3), 4, true) && !uses_former(None, 4, true), "nothing runs yet in this boot");
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), "node-name = \"n1\"\nkubelet-config = \"/none\"\n").unwrap();
         let mut config = crate::config::load(Some(file.path())).unwrap();
@@ -248,7 +265,11 @@ mod tests {
         state.inputs.manifest_dir = Some(config.manifest_dir.clone());
         assert!(!moved(&state, &config));
         config.manifest_dir = "/elsewhere".into();
-        assert!(!moved(&state, &config), "no kubelet runs");
+        assert!(moved(&state, &config), "no kubelet has worked with it");
+        state.concerns.manifests_lost_at_boot = ManifestsLostAtBoot::new(Some("a"), "b");
+        assert!(moved(&state, &config), "one may have run in this boot");
+        state.passes = 0;
+        assert!(!moved(&state, &config), "in the first pass of another boot");
         let made = SystemTime::now() - Duration::from_secs(86_400);
         file.as_file().set_modified(made).unwrap();
         let since = written(&Real::shared(), file.path()).unwrap();
