@@ -75,6 +75,8 @@ pub enum ConfigOrigin {
     Default(String),
     /// Nothing was written, nor does the kubelet's configuration say anything: a guess, and what it rests on.
     Guessed(&'static str),
+    /// Nothing was written: the host's name when the agent started, which the host, now named so, has no more.
+    FormerHostName(String),
 }
 
 impl fmt::Display for ConfigOrigin {
@@ -84,6 +86,9 @@ impl fmt::Display for ConfigOrigin {
             ConfigOrigin::Environment(variable) => write!(f, "the variable {variable}"),
             ConfigOrigin::Default(why) => f.write_str(why),
             ConfigOrigin::Guessed(why) => write!(f, "default: {why}"),
+            ConfigOrigin::FormerHostName(now) => {
+                write!(f, "default: the host name when the agent started; it is {now} now")
+            }
         }
     }
 }

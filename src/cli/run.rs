@@ -10,6 +10,7 @@ use tokio::sync::oneshot;
 use crate::cli::CommandFailure;
 use crate::cli::ConfigArgument;
 use crate::cli::Exit;
+use crate::cli::ask;
 use crate::cli::coordinator;
 use crate::cli::enroll;
 use crate::cli::event_loop;
@@ -22,6 +23,7 @@ use crate::config;
 use crate::config::Config;
 use crate::core::status::DaemonStatus;
 use crate::core::status::State;
+use crate::core::status::StatusReport;
 use crate::log::StateOutput;
 use crate::node::agent;
 use crate::node::agent::Agent;
@@ -33,6 +35,10 @@ use crate::node::notify::Notifier;
 use crate::node::notify::READY_WITHIN;
 use crate::node::notify::ReadyGuard;
 use crate::node::socket;
+use crate::node::socket::SocketOperation;
+
+/// The environment variable with the node's name, where the process goes on as another program.
+const NODE_NAME_IN_FORCE: &str = "DAEMONLET_NODE_NAME_IN_FORCE";
 
 /// Run the agent of this node
 ///
@@ -68,7 +74,10 @@ pub(super) fn run(arguments: &Arguments) -> Result<Exit, CommandFailure> {
         };
     }
     let is_start = !arguments.print_config && !arguments.check_config;
-    let config = if is_start { arguments.config.load_to_start()? } else { arguments.config.load()? };
+    let mut config = if is_start { arguments.config.load_to_start()? } else { arguments.config.load()? };
+    if let Ok(name) = std::env::var(NODE_NAME_IN_FORCE) {
+        config.keep_node_name(&name);
+    }
     if arguments.print_config {
         output::data(&config.print())?;
         return Ok(Exit::Success);
@@ -81,15 +90,16 @@ pub(super) fn run(arguments: &Arguments) -> Result<Exit, CommandFailure> {
         return Err(CommandFailure::new(Exit::Unreadable, message).hint("set node-name in the configuration"));
     }
     start_log(&config, if arguments.once { StateOutput::AtEnd } else { StateOutput::InLog })?;
+    let node_name = config.node_name.clone();
     match start(config, arguments)? {
         AfterRun::End(exit) => Ok(exit),
-        AfterRun::Again => again(),
+        AfterRun::Again => again(&node_name),
     }
 }
 
-/// Says that no agent could have its socket, what has no effect in a configuration that has no mistakes, and what the agent would hold with it: what it no
-/// longer selects.
-fn check(config: Config) -> Result<Exit, CommandFailure> {
+/// Says that no agent could have its socket, what has no effect in a configuration that has no mistakes, that the
+/// running agent keeps the node's name, and what the agent would hold with it: what it no longer selects.
+fn check(mut config: Config) -> Result<Exit, CommandFailure> {
     let invalid = |error| CommandFailure { exit: Exit::Unreadable, ..CommandFailure::from(AgentError::from(error)) };
     socket::check(&config.run_dir).map_err(invalid)?;
     let remark = |one: config::ConfigProblem| {
@@ -98,6 +108,13 @@ fn check(config: Config) -> Result<Exit, CommandFailure> {
     };
     output::remarks(&config.remarks().into_iter().map(remark).collect::<String>());
     output::remarks(&enroll::kubeconfig_note(&config));
+    // One that does not answer says nothing about the configuration.
+    if let Ok(Some(StatusReport { node, .. })) = ask::try_agent(&config, &SocketOperation::Status) {
+        config.keep_node_name(&node);
+    }
+    let kept =
+        agent::kept_node_name(&config).map(|kept| config::ConfigProblem { message: kept.reason, hint: kept.hint });
+    output::remarks(&kept.map(remark).unwrap_or_default());
     match agent::offline::held_by(config) {
         Ok(held) => output::lines(held)?,
         Err(error) => {
@@ -185,14 +202,15 @@ fn start(config: Config, arguments: &Arguments) -> Result<AfterRun, CommandFailu
 }
 
 /// Becomes this program anew, in the same process: a changed configuration takes effect in all its parts
-/// just as at a start, and systemd sees one service that reloads. Comes back only when that fails.
-fn again() -> Result<Exit, CommandFailure> {
+/// just as at a start, and systemd sees one service that reloads. Only the name `node` stays where none is written.
+/// Comes back only when that fails.
+fn again(node: &str) -> Result<Exit, CommandFailure> {
     let mut words = std::env::args_os();
     let mut program = std::process::Command::new("/proc/self/exe");
     if let Some(name) = words.next() {
         program.arg0(name);
     }
     block_sighup();
-    let error = program.args(words).exec();
+    let error = program.args(words).env(NODE_NAME_IN_FORCE, node).exec();
     Err(CommandFailure::new(Exit::Refused, format!("cannot start again with the new configuration: {error}")))
 }

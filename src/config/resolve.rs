@@ -101,6 +101,23 @@ fn shared_folders(config: &Config) -> Vec<ConfigProblem> {
 }
 
 impl Config {
+    /// Leaves the node the name `in_force`, which an agent has, where none is written: another one replaces every daemon.
+    pub(crate) fn keep_node_name(&mut self, in_force: &str) {
+        if self.is_written("node-name") || self.node_name == in_force {
+            return;
+        }
+        let host = std::mem::replace(&mut self.node_name, in_force.to_owned());
+        self.origins.insert("node-name", ConfigOrigin::FormerHostName(host));
+    }
+
+    /// The host's name, where the node keeps another one.
+    pub(crate) fn passed_over_host_name(&self) -> Option<&str> {
+        match self.origins.get("node-name") {
+            Some(ConfigOrigin::FormerHostName(host)) => Some(host),
+            _ => None,
+        }
+    }
+
     fn rests_on(&mut self, key: &'static str, what: &str) {
         self.origins.insert(key, ConfigOrigin::Default(format!("default: {what}")));
     }

@@ -77,7 +77,6 @@ use std::time::Instant;
 use tokio::sync::mpsc;
 
 use crate::config::Config;
-use crate::core::status::Problem;
 use crate::core::status::StatusReport;
 use crate::node::api::Api;
 use crate::node::api::ApiOptions;
@@ -114,6 +113,7 @@ pub use error::AgentError;
 pub use executor::gates::open_gates;
 pub use reload::Ended;
 pub use reload::block_sighup;
+pub use reload::kept_node_name;
 pub use teardown::Leftover;
 pub use teardown::Teardown;
 
@@ -282,7 +282,7 @@ impl Agent {
         let has_failed = !outcome.failures.is_empty() || !outcome.problems.is_empty() || self.executor.state.is_none();
         let mut problems = std::mem::take(&mut decision.problems);
         problems.append(&mut outcome.problems);
-        problems.extend(self.executor.sealing.problem());
+        problems.extend(self.executor.sealing.problem().into_iter().chain(reload::kept_node_name(&self.config)));
         self.reporter.log(&decision, &outcome, self.inputs.api(), observation.now);
         let due = if has_failed { decide::after_failure(decision.due, observation.now) } else { decision.due };
         let is_at_rest = is_at_rest && !has_failed;
@@ -329,15 +329,12 @@ impl Agent {
                 tracing::info!("the configuration has changed: starting over with it");
                 return true;
             }
-            Reread::Same => {
+            Reread::Same(origins) => {
+                self.last.is_at_rest &= self.config.origins == origins;
+                self.config.origins = origins;
                 tracing::info!("the configuration is the same: folders and the API's objects are read again");
             }
-            Reread::Unusable(problems) => {
-                for Problem { reason, hint, .. } in &problems {
-                    tracing::error!(hint = hint.as_deref(), "{reason}; the configuration before it stays in force");
-                }
-                self.state.unusable_configuration = problems;
-            }
+            Reread::Unusable(problems) => self.state.unusable_configuration = reload::refused(problems),
         }
         self.last.is_at_rest &= self.state.unusable_configuration == before;
         let is_foreign = self.state.concerns.removal_guard.is_view_foreign(self.state.inputs.cluster_uid.as_ref());

@@ -13,6 +13,7 @@ use nix::sys::signal::Signal;
 
 use crate::config;
 use crate::config::Config;
+use crate::config::ConfigOrigin;
 use crate::core::status::Problem;
 use crate::node::fsx;
 use crate::node::fsx::Real;
@@ -57,8 +58,8 @@ fn hangup() -> SigSet {
 
 /// What the configuration on disk is now.
 pub(super) enum Reread {
-    /// The one that is in force.
-    Same,
+    /// The one that is in force, and where its values come from now.
+    Same(BTreeMap<&'static str, ConfigOrigin>),
     /// Another one, which an agent can start with, and what it would hold.
     Another(Vec<String>),
     /// None that can be used: what is wrong with it.
@@ -75,7 +76,7 @@ pub(super) async fn reread(
     let problem = |reason, hint| Problem { object: CONFIGURATION.to_owned(), reason, hint };
     let path = file.map(Path::to_owned);
     let read = tokio::time::timeout(READ, fsx::aside(move || config::load(path.as_deref()))).await;
-    let config = match read {
+    let mut config = match read {
         Err(_) | Ok(Err(_)) => {
             let reason = "the configuration cannot be read: its files gave no answer within 10 seconds; the one in \
                           force stays in force";
@@ -90,8 +91,9 @@ pub(super) async fn reread(
     if let Some(problem) = loses_node_name(&config, in_force) {
         return Reread::Unusable(vec![problem]);
     }
+    config.keep_node_name(&in_force.node_name);
     if says_the_same(&config, in_force) {
-        return Reread::Same;
+        return Reread::Same(config.origins);
     }
     // A running agent had better find what would keep the next one from starting.
     let held = held_with(config.clone()).await;
@@ -102,6 +104,14 @@ pub(super) async fn reread(
             Reread::Unusable(vec![problem(failure.cause.to_string(), failure.hint)])
         }
     }
+}
+
+/// Tells that a configuration is refused, for these `problems`.
+pub(super) fn refused(problems: Vec<Problem>) -> Vec<Problem> {
+    for Problem { reason, hint, .. } in &problems {
+        tracing::error!(hint = hint.as_deref(), "{reason}; the configuration before it stays in force");
+    }
+    problems
 }
 
 /// Tries the folders of `config` that an agent has to itself, where they are not those in force.
@@ -139,11 +149,26 @@ fn loses_node_name(config: &Config, in_force: &Config) -> Option<Problem> {
             "node-name is not written any more, and the host is named {host}: the node stays {node}, and the \
              configuration in force stays in force"
         ),
-        hint: Some(format!(
-            "write node-name = \"{node}\", then `systemctl reload daemonlet`; if the node is to be named {host}, \
-             `systemctl restart daemonlet`"
-        )),
+        hint: Some(rename_hint(host, node)),
     })
+}
+
+/// What is to be told while the host has another name than the node, which keeps its own.
+pub fn kept_node_name(config: &Config) -> Option<Problem> {
+    let (host, node) = (config.passed_over_host_name()?, &config.node_name);
+    Some(Problem {
+        object: CONFIGURATION.to_owned(),
+        reason: format!("node-name is not written, and the host is named {host} now: the node stays {node}"),
+        hint: Some(rename_hint(host, node)),
+    })
+}
+
+/// How the node keeps its name, and how it gets the host's.
+fn rename_hint(host: &str, node: &str) -> String {
+    format!(
+        "write node-name = \"{node}\", then `systemctl reload daemonlet`; if the node is to be named {host}, \
+         `systemctl restart daemonlet`"
+    )
 }
 
 /// Whether both have the same values, wherever those were read.
@@ -228,5 +253,41 @@ mod tests {
         assert!(loses_node_name(&n2, &n1).is_none(), "its owner renames it");
         assert!(loses_node_name(&n1, &host).is_none(), "its owner names it");
         assert!(loses_node_name(&host, &host).is_none());
+    }
+
+    #[tokio::test]
+    async fn a_host_that_gets_another_name_does_not_rename_its_node() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let load = |text: &str| {
+            std::fs::write(file.path(), format!("{text}manifest-dir = \"/m\"\n")).unwrap();
+            config::load(Some(file.path())).unwrap()
+        };
+        let mut in_force = load("");
+        let host = std::mem::replace(&mut in_force.node_name, "former".to_owned());
+        async fn name(config: Config) -> Result<Vec<String>, AgentError> {
+            Ok(vec![config.node_name])
+        }
+        let Reread::Same(origins) = reread(Some(file.path()), &in_force, name).await else {
+            panic!("it is another configuration")
+        };
+        in_force.origins = origins;
+        let told = kept_node_name(&in_force).unwrap();
+        assert_eq!(
+            told.reason,
+            format!("node-name is not written, and the host is named {host} now: the node stays former")
+        );
+        let with_more = load("update-jitter = \"1s\"\n");
+        let Reread::Another(names) = reread(Some(file.path()), &in_force, name).await else { panic!("it differs") };
+        assert_eq!(names, ["former"], "nor with another change");
+        assert!(kept_node_name(&with_more).is_none());
+        load("node-name = \"former\"\n");
+        let Reread::Same(origins) = reread(Some(file.path()), &in_force, name).await else {
+            panic!("it is another configuration")
+        };
+        in_force.origins = origins;
+        assert!(kept_node_name(&in_force).is_none(), "its owner has written it");
+        load("node-name = \"another\"\n");
+        let renamed = reread(Some(file.path()), &in_force, name).await;
+        assert!(matches!(renamed, Reread::Another(names) if names == ["another"]), "its owner renames it");
     }
 }
