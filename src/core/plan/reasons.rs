@@ -25,6 +25,11 @@ impl Reasons {
         self.0.iter().all(|reason| matches!(reason, Reason::ReadinessUnknown(_)))
     }
 
+    /// Those that do not only say what is not seen of it.
+    pub fn without_unseen(self) -> Self {
+        Self(self.0.into_iter().filter(|reason| !matches!(reason, Reason::ReadinessUnknown(_))).collect())
+    }
+
     /// Keeps of texts that are too long, which quote other sources, only the beginning.
     pub(super) fn shorten(&mut self) {
         if let Cow::Owned(short) = escape::short(&self.to_string(), escape::TEXT) {

@@ -17,6 +17,7 @@ use super::DesiredReason;
 use super::FolderState;
 use super::Hold;
 use super::KnownDefinition;
+use super::hold;
 use super::of_the_api;
 use super::wanted;
 
@@ -53,7 +54,8 @@ pub(super) fn resolve_folder(known: &KnownDefinition<'_>, record: &DaemonRecord,
         }
         FolderState::Absent if is_unknown(known) => Desired::Unsure { reason: api },
         FolderState::Absent => kept(known, record, api),
-        FolderState::Unsure { reason } => kept(known, record, DesiredReason::NoEvidence(reason, Box::new(api))),
+        FolderState::Unsure { reason } => hold::without_folder(known, record, reason, DesiredReason::OfFolder)
+            .unwrap_or_else(|| kept(known, record, DesiredReason::NoEvidence(reason, Box::new(api)))),
     }
 }
 

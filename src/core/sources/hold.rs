@@ -113,6 +113,18 @@ pub(super) fn is_narrowed(known: &KnownDefinition<'_>, record: &DaemonRecord, po
     (record.runs() || record.has_ended_to_return()) && last.is_some_and(is_left)
 }
 
+/// What runs, or is to return, and came from a folder that is no longer configured, by `reason`: that alone ends nothing.
+pub(super) fn without_folder(
+    known: &KnownDefinition<'_>,
+    record: &DaemonRecord,
+    reason: Unproven,
+    why: impl FnOnce(Unproven) -> DesiredReason,
+) -> Option<Desired> {
+    let is_known = (record.runs() || record.has_ended_to_return()) && record.definition().is_some();
+    (is_known && reason == Unproven::FolderNotConfigured)
+        .then(|| held(known, record, None, Hold::Narrowed(why(reason))))
+}
+
 /// What runs by the override of a file that shows nothing now, such as an empty one: it is held, until the API has
 /// something newer.
 pub(super) fn held_override(known: &KnownDefinition<'_>, record: &DaemonRecord) -> Option<Desired> {
@@ -121,10 +133,11 @@ pub(super) fn held_override(known: &KnownDefinition<'_>, record: &DaemonRecord) 
     let may_be_made = reason == Unproven::FileUnread { overrides: true };
     let is_held = known.api != ApiState::None && !has_given_way(known);
     let why = DesiredReason::OverrideUnread(reason);
+    let unread = || held(known, record, None, Hold::Undefined(why.clone()));
     match is_made_by_override(record) {
         _ if !is_held => None,
-        _ if may_be_made => Some(Desired::Unsure { reason: why }),
-        true => Some(held(known, record, None, Hold::Undefined(why))),
+        _ if may_be_made => Some(Desired::Unsure { reason: why.clone() }),
+        true => Some(without_folder(known, record, reason, DesiredReason::OverrideUnread).unwrap_or_else(unread)),
         false => None,
     }
 }

@@ -48,6 +48,8 @@ pub enum DesiredReason {
     MayBeNarrowed(NotCovered),
     /// That nothing defines it is no evidence, for a reason of its folder and for one of the API server.
     NoEvidence(Unproven, Box<Self>),
+    /// Its folder does not define it, which is no evidence that it is gone, for this reason.
+    OfFolder(Unproven),
     /// Its file gave it its mode and may still be there, for this reason.
     ModeOfFile(Unproven),
     /// What its file last defined overrides the API server's, and the file shows nothing now, for this reason.
@@ -74,14 +76,14 @@ impl fmt::Display for DesiredReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::NotInApi => "the API does not have it",
-            Self::Unanswered => "the API has not answered yet",
+            Self::Unanswered => "what the API has is not known yet",
             Self::NoApiServer => "there is no API server to ask",
             Self::NamespaceNotSelected(namespace) => {
                 let what = "the API server's DaemonSet says nothing here";
                 return write!(f, "policy.namespaces does not contain {namespace}: {what}");
             }
             Self::BeingRead => "the API server has a DaemonSet of this name, which is being read",
-            Self::MayBeOfApi => "what runs may be of the API server, which has not answered yet",
+            Self::MayBeOfApi => "what runs may be of the API server, and what that has is not known yet",
             Self::FolderPassedOver => {
                 let what = "what runs is the version that it last had: the folder's is passed over";
                 return write!(f, "{}, and {what}", Self::NoApiServer);
@@ -100,6 +102,7 @@ impl fmt::Display for DesiredReason {
                 return write!(f, "what runs may have been selected by an earlier configuration: {why}");
             }
             Self::NoEvidence(of_folder, of_api) => return write!(f, "{of_folder}; {of_api}"),
+            Self::OfFolder(why) => return why.fmt(f),
             Self::ModeOfFile(why) => return write!(f, "its file gave it its mode, and {why}"),
             Self::OverrideUnread(why) => return write!(f, "{why}; what it last defined overrides the API server's"),
             Self::FileIgnored(source) => {

@@ -21,6 +21,7 @@ use super::KnownDefinition;
 use super::folder_mode;
 use super::folder_of;
 use super::held;
+use super::hold;
 use super::is_narrowed;
 use super::last_known;
 use super::may_be_older;
@@ -46,7 +47,8 @@ pub(super) fn resolve_uncovered(
             held(known, record, None, Hold::Narrowed(DesiredReason::NotCovered(reason)))
         }
         None if let (true, FolderState::Unsure { reason }) = (known.has_file, known.folder) => {
-            Desired::Kept { reason: DesiredReason::ModeOfFile(reason) }
+            hold::without_folder(known, record, reason, DesiredReason::ModeOfFile)
+                .unwrap_or(Desired::Kept { reason: DesiredReason::ModeOfFile(reason) })
         }
         None if may_be_narrowed(known, record, policy) => {
             Desired::Kept { reason: DesiredReason::MayBeNarrowed(reason) }

@@ -66,17 +66,23 @@ pub(super) fn entry(key: &ObjectKey, what: &str) -> ReleasedDaemon {
     ReleasedDaemon { namespace: key.namespace.clone(), name: key.name.clone(), what: what.to_owned() }
 }
 
-/// The daemons of a plan that the configuration no longer selects, each with what lets it go.
+/// The daemons of a plan that the configuration no longer selects, each with what lets it go. What is not seen of them is left
+/// out: who plans ahead asks nobody.
 pub(super) fn held(plan: &Plan) -> Vec<String> {
     let is_held = |d: &&DaemonPlan| d.summary.releasable;
     let line = |d: &DaemonPlan| {
-        format!("{} would be held: {}; {}", d.key, d.summary.reasons, d.summary.hint_lines().join("; "))
+        let reasons = d.summary.reasons.clone().without_unseen();
+        format!("{} would be held: {reasons}; {}", d.key, d.summary.hint_lines().join("; "))
     };
     plan.daemons.iter().filter(is_held).map(line).collect()
 }
 
 #[cfg(test)]
 mod tests {
+    use crate::core::plan::Reason;
+    use crate::core::plan::Reasons;
+    use crate::core::plan::Unseen;
+    use crate::core::sources::DesiredReason;
     use crate::core::status::State;
 
     use super::*;
@@ -88,13 +94,16 @@ mod tests {
             (daemon.summary.state, daemon.summary.releasable) = (state, releasable);
             daemon
         };
-        let daemons = vec![
+        let mut daemons = vec![
             daemon("held", State::Held, true),
             daemon("kept", State::Running, true),
             daemon("runs", State::Running, false),
         ];
+        let reason = Reason::Desired(DesiredReason::NoApiServer);
+        daemons[1].summary.reasons = Reasons::from([reason.clone(), Reason::ReadinessUnknown(Unseen::NotAsked)]);
         let plan = Plan { daemons, removals_held: false, ..Plan::default() };
         let lines = held(&plan);
+        assert!(lines[1].starts_with(&format!("a/kept would be held: {reason}; ")), "{}", lines[1]);
         assert!(lines[0].starts_with("a/held would be held") && lines[1].starts_with("a/kept would be held"));
         assert_eq!(lines.len(), 2);
     }

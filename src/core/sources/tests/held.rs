@@ -43,6 +43,40 @@ fn a_configuration_that_selects_less_holds_what_runs() {
 }
 
 #[test]
+fn a_folder_that_is_no_longer_configured_holds_what_came_from_it() {
+    let (file, plain) = (file(), daemon_set(Source::Api, None));
+    let gone = FolderState::Unsure { reason: Unproven::FolderNotConfigured };
+    let mut record = record(None, true);
+    let none = SourcesCase::new(gone, ApiState::None);
+    assert_eq!(none.desired(&record), "kept", "it is not known what runs");
+    record.instances[0].daemon_set = Some(Arc::clone(&file));
+    let apis = || [ApiState::None, ApiState::Unknown, ApiState::Absent { by_event: false }, ApiState::Present(&plain)];
+    for api in apis() {
+        let case = || SourcesCase { has_file: true, ..SourcesCase::new(gone, api.clone()) };
+        assert_eq!(case().desired(&record), "held, Static, ask=false", "{api:?}");
+        let release = Policy::default().with_release(vec!["kube-system/*".to_owned()]);
+        assert_eq!(SourcesCase { policy: release, ..case() }.desired(&record), "gone by_list=false ignore=None");
+        let missing = FolderState::Unsure { reason: Unproven::FolderMissing };
+        assert_eq!(SourcesCase { folder: missing, ..case() }.desired(&record), "kept", "{api:?}");
+    }
+    let known = |folder| KnownDefinition {
+        folder,
+        api: ApiState::Unknown,
+        remembered: None,
+        confirmation: Confirmation::Unasked,
+        has_file: true,
+        is_superseded: false,
+        is_changing: false,
+    };
+    let desired = resolve(&known(gone), &record, &Policy::default(), &namespaces());
+    let Desired::Held { why: Hold::Narrowed(why), .. } = &desired else { panic!("{desired:?}") };
+    assert_eq!(why.to_string(), "its folder is no longer configured");
+    record.instances.clear();
+    record.last = Some(LastRun { revision: "r".to_owned(), daemon_set: file, claimed: false });
+    assert_eq!(SourcesCase::new(gone, ApiState::None).desired(&record), "held, Static, ask=false", "it returns");
+}
+
+#[test]
 fn a_selector_that_hides_what_a_file_defines_too_ends_and_restarts_nothing() {
     let (file, labelled) = (file(), daemon_set(Source::Api, Some("static")));
     let folder = FolderState::Present { daemon_set: &file, fingerprint: "f1" };
