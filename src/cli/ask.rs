@@ -37,12 +37,16 @@ pub(super) fn ask<T: DeserializeOwned>(config: &Config, request: &SocketOperatio
         Ok(line) => line,
         Err(error) if is_absence(&error) => {
             let answer = offline::answer(config, request);
-            super::output::remarks(match answer {
+            let what = match agent::offline::worker(config) {
+                Some(worker) => deaf(worker),
+                None => "agent not running".to_owned(),
+            };
+            super::output::remarks(&output::line(match answer {
                 Ok(_) => {
-                    "agent not running: this is what the first pass of a starting agent finds in checkpoint and folders\n"
+                    format!("{what}: this is what the first pass of a starting agent finds in checkpoint and folders")
                 }
-                Err(_) => "agent not running, and checkpoint and folders do not say enough\n",
-            });
+                Err(_) => format!("{what}, and checkpoint and folders do not say enough"),
+            }));
             answer?.to_string()
         }
         Err(error) => {
@@ -93,7 +97,10 @@ pub(super) fn try_agent<T: DeserializeOwned>(
     let path = config.socket();
     match converse(&path, request) {
         Ok(line) => understood(&path, &line).map(Some),
-        Err(error) if is_absence(&error) => Ok(None),
+        Err(error) if is_absence(&error) => match agent::offline::worker(config) {
+            Some(worker) => Err(unreached(&path, worker)),
+            None => Ok(None),
+        },
         Err(error) => Err(silence(&path, &error)),
     }
 }
@@ -101,10 +108,12 @@ pub(super) fn try_agent<T: DeserializeOwned>(
 /// The running agent's answer to `request`: an order, or what is asked for one. Only a running agent can give it.
 pub(super) fn running<T: DeserializeOwned>(config: &Config, request: &SocketOperation) -> Result<T, CommandFailure> {
     let path = config.socket();
-    let line = converse(&path, request).map_err(|error| match is_absence(&error) {
-        true => failure(&path, "no agent is running here").hint("start it: systemctl start daemonlet"),
-        false => silence(&path, &error),
-    })?;
+    let line =
+        converse(&path, request).map_err(|error| match (is_absence(&error), agent::offline::worker(config)) {
+            (true, None) => failure(&path, "no agent is running here").hint("start it: systemctl start daemonlet"),
+            (true, Some(worker)) => unreached(&path, worker),
+            (false, _) => silence(&path, &error),
+        })?;
     understood(&path, &line)
 }
 
@@ -140,6 +149,18 @@ fn silence(path: &std::path::Path, error: &io::Error) -> CommandFailure {
         ),
         _ => failure,
     }
+}
+
+/// An agent that works and has no socket.
+fn unreached(path: &std::path::Path, worker: u32) -> CommandFailure {
+    failure(path, &deaf(worker)).hint(
+        "an agent that runs makes its socket anew within 10 s, or at `systemctl reload daemonlet`; \
+         journalctl -u daemonlet says why it cannot",
+    )
+}
+
+fn deaf(worker: u32) -> String {
+    format!("the agent (process {worker}) works and does not listen here")
 }
 
 /// No agent listens: there is no socket, or one that an agent left behind.

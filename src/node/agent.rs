@@ -140,8 +140,9 @@ impl Agent {
     /// When the agent cannot work at all: another one has the state folder, or the socket cannot be made.
     pub async fn run(mut self, ready: ReadyGuard, file: Option<&Path>) -> Result<Ended, AgentError> {
         let (ask, asked) = mpsc::channel(8);
-        tokio::spawn(socket::serve(socket::listen(&self.config.run_dir)?, ask));
-        let mut callers = Callers { signals: Some(Signals::listen()?), asked: Some(asked) };
+        let renew = Arc::default();
+        tokio::spawn(socket::serve(socket::listen(&self.config.run_dir)?, ask, Arc::clone(&renew)));
+        let mut callers = Callers { signals: Some(Signals::listen()?), asked: Some(asked), renew };
         reload::unblock_sighup();
         let kubeconfig = self.config.kubeconfig.as_deref().map_or_else(|| "none".into(), |k| k.display().to_string());
         tracing::info!(
@@ -221,6 +222,7 @@ impl Agent {
             match wake {
                 Wake::Signal(SignalCommand::Stop) => return Ended::Stopped,
                 Wake::Signal(SignalCommand::Reload) => {
+                    callers.renew.notify_one();
                     if self.reload(file).await {
                         return Ended::Reconfigured;
                     }

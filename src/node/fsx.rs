@@ -38,6 +38,7 @@ pub use simulated::PowerLossKeeps;
 #[cfg(any(test, feature = "simulation"))]
 pub use simulated::Simulated;
 pub use socket::bind;
+pub use socket::file_at;
 pub use socket::is_socket;
 pub use socket::try_bind;
 #[cfg(test)]

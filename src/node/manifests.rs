@@ -36,6 +36,7 @@ pub use attributes::FileAttributes;
 pub use error::ManifestError;
 use folder::ManifestFolder;
 pub use lock::ManifestLock;
+pub use lock::holder;
 use proof::reads_as;
 pub use scan::Manifest;
 pub use scan::Scan;

@@ -5,6 +5,7 @@
 use std::io;
 use std::path::Path;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde::Deserialize;
@@ -15,11 +16,13 @@ use tokio::io::AsyncReadExt;
 use tokio::io::AsyncWriteExt;
 use tokio::io::BufReader;
 use tokio::io::Interest;
-use tokio::net::UnixListener;
 use tokio::net::UnixStream;
 use tokio::net::unix::OwnedWriteHalf;
+use tokio::sync::Notify;
 use tokio::sync::mpsc;
 use tokio::sync::oneshot;
+
+mod listener;
 
 use crate::clock;
 use crate::core::model::ObjectKey;
@@ -29,12 +32,17 @@ use crate::node::fsx::Dir;
 use crate::node::fsx::DiskHandle;
 use crate::node::fsx::Real;
 
+pub use listener::AgentSocket;
+pub use listener::listen;
+
 /// The socket's file name in the run folder.
 pub const SOCKET: &str = "agent.sock";
 /// The longest request line, in bytes.
 const LONGEST_REQUEST: u64 = 64 * 1024;
 /// How long a client may stay connected without a request.
 const IDLE: Duration = Duration::from_secs(60);
+/// How often it is looked whether the socket is still there.
+const GONE: Duration = Duration::from_secs(10);
 /// How often it is looked whether a client still waits for its reply.
 const LOOK: Duration = Duration::from_millis(500);
 
@@ -139,6 +147,12 @@ impl SocketError {
             io::ErrorKind::PermissionDenied => {
                 Some("run the agent as root, or name a folder of this user's in run-dir".to_owned())
             }
+            // systemd gives a service its folder when it starts.
+            io::ErrorKind::ReadOnlyFilesystem => Some(
+                "restart the service: systemd makes the folder then; if it stays read-only, `daemonlet generate \
+                 unit-dropin` writes what the unit lacks"
+                    .to_owned(),
+            ),
             // Something else has that name.
             io::ErrorKind::Other => Some(format!(
                 "see what {0} is with `ls -l {0}`, then move it away, or name another folder in run-dir",
@@ -147,17 +161,6 @@ impl SocketError {
             _ => None,
         }
     }
-}
-
-/// Listens on the socket in `run_dir`, mode 0600; replaces the socket of an earlier agent.
-///
-/// # Errors
-/// If the folder cannot be created or the socket cannot be bound.
-pub fn listen(run_dir: &Path) -> Result<UnixListener, SocketError> {
-    let path = run_dir.join(SOCKET);
-    let failed = |source| SocketError::Listen { path: path.clone(), source };
-    Dir::open_or_create(&Real::shared(), run_dir, 0o755).map_err(|error| failed(error.source))?;
-    fsx::bind(&path).map_err(failed)
 }
 
 /// Whether [`listen`] in `run_dir` would fail for what stands there; it is only looked at.
@@ -189,10 +192,22 @@ pub fn try_listen(run_dir: &Path) -> Result<(), SocketError> {
     tried
 }
 
-/// Accepts connections for ever and passes their requests on.
-pub async fn serve(listener: UnixListener, asked: mpsc::Sender<SocketRequest>) {
+/// Accepts connections for ever and passes their requests on. Makes a socket that is gone anew; `renew`: also one whose name
+/// another has.
+pub async fn serve(mut socket: AgentSocket, asked: mpsc::Sender<SocketRequest>, renew: Arc<Notify>) {
     loop {
-        match listener.accept().await {
+        let accepted = tokio::select! {
+            accepted = socket.listener.accept() => accepted,
+            () = renew.notified() => {
+                socket.restore(true);
+                continue;
+            }
+            () = tokio::time::sleep(GONE) => {
+                socket.restore(false);
+                continue;
+            }
+        };
+        match accepted {
             Ok((stream, _)) => {
                 tokio::spawn(converse(stream, asked.clone()));
             }
@@ -283,91 +298,4 @@ pub fn replies(bytes: &[u8]) -> io::Result<Vec<u8>> {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::os::unix::fs::PermissionsExt;
-
-    use super::*;
-
-    #[tokio::test]
-    async fn a_request_of_a_client_that_has_gone_is_dropped() {
-        let order = b"{\"op\":\"retry\",\"namespace\":\"a\",\"name\":\"b\"}\n";
-        let (mut client, agent) = UnixStream::pair().unwrap();
-        let (sender, mut receiver) = mpsc::channel::<SocketRequest>(1);
-        client.write_all(order).await.unwrap();
-        drop(client);
-        tokio::time::timeout(LOOK * 20, converse(agent, sender.clone())).await.expect("it ends with its client");
-        assert!(receiver.try_recv().is_err(), "it has gone before the agent reads");
-        let (mut client, agent) = UnixStream::pair().unwrap();
-        client.write_all(order).await.unwrap();
-        tokio::spawn(converse(agent, sender.clone()));
-        let mut asked = receiver.recv().await.unwrap();
-        drop(client);
-        tokio::time::timeout(LOOK * 20, asked.reply.closed()).await.expect("it has gone while it waits");
-        let (mut client, agent) = UnixStream::pair().unwrap();
-        client.write_all(order).await.unwrap();
-        client.shutdown().await.unwrap();
-        tokio::spawn(converse(agent, sender));
-        let asked = receiver.recv().await.unwrap();
-        tokio::time::sleep(LOOK * 2).await;
-        asked.reply.send(serde_json::json!("done")).expect("it still reads");
-        let mut reply = String::new();
-        client.read_to_string(&mut reply).await.unwrap();
-        assert_eq!(reply, "\"done\"\n");
-    }
-
-    #[test]
-    fn agents_and_clients_of_other_versions_pass_over_what_they_do_not_know() {
-        let request = SocketOperation::Approve {
-            namespace: "a".to_owned(),
-            name: "b".to_owned(),
-            revision: Some("r".to_owned()),
-        };
-        let line = RequestLine { request: request.clone(), deadline: Some(OrderDeadline(Span::from_secs(7))) };
-        let text = serde_json::to_string(&line).unwrap();
-        assert_eq!(serde_json::from_str::<SocketOperation>(&text).unwrap(), request, "an agent that knows no deadline");
-        let sent: Value = serde_json::from_str(&text).unwrap();
-        assert_eq!((&sent["op"], &sent["deadline"]), (&serde_json::json!("approve"), &serde_json::json!(7_000)));
-        let read: RequestLine = serde_json::from_str(&text).unwrap();
-        assert!(read.deadline == line.deadline && read.request == request && read.request.is_order());
-        let bare: RequestLine =
-            serde_json::from_str("{\"op\":\"approve\",\"namespace\":\"a\",\"name\":\"b\",\"later\":1}").unwrap();
-        let any = SocketOperation::Approve { namespace: "a".to_owned(), name: "b".to_owned(), revision: None };
-        assert!(bare.request == any && bare.deadline.is_none());
-        assert!(OrderDeadline::after(Span::ZERO).is_past() && !OrderDeadline::after(Span::from_mins(1)).is_past());
-    }
-
-    #[tokio::test]
-    async fn a_request_line_gets_one_reply_line_and_nonsense_an_error() {
-        let folder = tempfile::tempdir().unwrap();
-        let listener = listen(folder.path()).unwrap();
-        let mode = std::fs::metadata(folder.path().join(SOCKET)).unwrap().permissions().mode();
-        assert_eq!(mode & 0o777, 0o600);
-        let (sender, mut receiver) = mpsc::channel::<SocketRequest>(1);
-        tokio::spawn(serve(listener, sender));
-        tokio::spawn(async move {
-            while let Some(asked) = receiver.recv().await {
-                let _ = asked.reply.send(serde_json::to_value(&asked.line).unwrap());
-            }
-        });
-        let mut stream = BufReader::new(UnixStream::connect(folder.path().join(SOCKET)).await.unwrap());
-        for (request, reply) in [
-            ("{\"op\":\"status\"}\n", "{\"op\":\"status\"}\n"),
-            (
-                "{\"op\":\"explain\",\"namespace\":\"a\",\"name\":\"b\"}\n",
-                "{\"name\":\"b\",\"namespace\":\"a\",\"op\":\"explain\"}\n",
-            ),
-            ("nonsense\n", ""),
-        ] {
-            stream.write_all(request.as_bytes()).await.unwrap();
-            let mut line = String::new();
-            stream.read_line(&mut line).await.unwrap();
-            if reply.is_empty() {
-                assert!(line.starts_with("{\"error\":\"request not understood"), "{line}");
-            } else {
-                let (got, want): (Value, Value) =
-                    (serde_json::from_str(&line).unwrap(), serde_json::from_str(reply).unwrap());
-                assert_eq!(got, want);
-            }
-        }
-    }
-}
+mod tests;

@@ -10,6 +10,8 @@ use serde_json::json;
 
 use crate::config::Config;
 use crate::core::model::ObjectKey;
+use crate::node::fsx::Real;
+use crate::node::manifests;
 use crate::node::socket::SocketOperation;
 
 use super::Agent;
@@ -67,6 +69,12 @@ pub fn release_offline(config: Config, keys: &BTreeSet<ObjectKey>) -> Result<Val
     }
     selected.report.agent_running = false;
     Ok(to_json(&selected.report))
+}
+
+/// The process that works on the state folder of `config`, as far as the kernel says so.
+pub fn worker(config: &Config) -> Option<u32> {
+    let files = Real::shared();
+    manifests::holder(&files, files.look(&config.state_dir).ok()?.stamp.inode())
 }
 
 /// What a configuration would hold: a line for each daemon that it no longer selects.

@@ -85,7 +85,8 @@ impl Simulation {
         let Self { mut agent, stopped, asked, stop, ask, .. } = self;
         // Whoever has no handle any more lets it run.
         let _kept = (stop, ask);
-        let mut callers = Callers { signals: Some(Signals::simulated(stopped)), asked: Some(asked) };
+        let mut callers =
+            Callers { signals: Some(Signals::simulated(stopped)), asked: Some(asked), ..Callers::default() };
         agent.live(&mut callers, None, |_| {}).await
     }
 }

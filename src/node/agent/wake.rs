@@ -2,8 +2,10 @@
 //!
 //! Owns the waits only. Must not read what it waits for: the pass that follows does.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::Notify;
 use tokio::sync::mpsc;
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -39,6 +41,8 @@ pub(super) enum Until {
 pub(super) struct Callers {
     pub(super) signals: Option<Signals>,
     pub(super) asked: Option<mpsc::Receiver<SocketRequest>>,
+    /// Has the socket looked at.
+    pub(super) renew: Arc<Notify>,
 }
 
 /// Why the loop woke.

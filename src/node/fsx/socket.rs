@@ -3,6 +3,7 @@
 use std::fs;
 use std::io;
 use std::os::unix::fs::FileTypeExt;
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
@@ -30,6 +31,18 @@ pub fn is_socket(path: &Path) -> io::Result<bool> {
         Ok(found) if found.file_type().is_socket() => Ok(true),
         Ok(_) => Err(io::Error::other("something that is no socket has that name")),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// The file that has the name `path`, by its device and inode; none has it.
+///
+/// # Errors
+/// When it cannot be looked at.
+pub fn file_at(path: &Path) -> io::Result<Option<(u64, u64)>> {
+    match fs::symlink_metadata(path) {
+        Ok(found) => Ok(Some((found.dev(), found.ino()))),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error),
     }
 }

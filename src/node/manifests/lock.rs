@@ -37,8 +37,8 @@ impl ManifestLock {
     }
 }
 
-/// The process that has a folder locked, if the kernel says so.
-fn holder(disk: &Shared, inode: u64) -> Option<u32> {
+/// The process that has the folder with this inode locked, if the kernel says so.
+pub fn holder(disk: &Shared, inode: u64) -> Option<u32> {
     holder_in(&disk.text(Path::new("/proc/locks")).ok()?, inode)
 }
 
