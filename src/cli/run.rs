@@ -44,7 +44,8 @@ const NODE_NAME_IN_FORCE: &str = "DAEMONLET_NODE_NAME_IN_FORCE";
 ///
 /// Exit code: 0 stopped by a signal, or what an option asks for is done, 1 it cannot start, it can no longer write
 /// where the kubelet reads, or a gate cannot be opened, with --once also if something is refused, failing, not
-/// accepted or stale, or there is a problem, 3 the configuration is invalid, or has no node-name for --once.
+/// accepted, held, stale or still to be replaced, or there is a problem, 3 the configuration is invalid, or has no
+/// node-name for --once.
 #[derive(Debug, Args)]
 pub(super) struct Arguments {
     #[command(flatten)]
@@ -181,7 +182,9 @@ fn start(config: Config, arguments: &Arguments) -> Result<AfterRun, CommandFailu
             output::data(&status::human(&report, Colour::new(&std::io::stdout()), None))?;
             // Readiness is not known yet, and need not be: the manifests have only just been written.
             let bad = |daemon: &DaemonStatus| {
-                matches!(daemon.state, State::Refused | State::Failing | State::NotAccepted)
+                // What is being replaced has ended, and no process is left that starts the next instance.
+                matches!(daemon.state, State::Replacing)
+                    || daemon.state.is_bad() && daemon.state != State::Unknown
                     || !daemon.stale_volumes.is_empty()
             };
             let is_bad = report.daemons.iter().any(bad) || !report.problems.is_empty();
