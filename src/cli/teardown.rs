@@ -86,6 +86,7 @@ fn would(config: &Config, drain: &Teardown) -> Vec<String> {
     }
     match (drain.found.is_empty(), drain.problems.is_empty()) {
         (true, true) => lines.push(format!("nothing of daemonlet is on {}", drain.node)),
+        (true, false) if drain.is_unread => lines.push(format!("what is of daemonlet on {} is not known:", drain.node)),
         (true, false) => lines.push(format!("nothing of daemonlet was found on {}, but:", drain.node)),
         (false, _) => {}
     }
@@ -165,6 +166,12 @@ mod tests {
         let what_is_not_read =
             ["nothing of daemonlet was found on n1, but:", "  checkpoint: /s is a link", "  hint: remove it"];
         assert_eq!(text, what_is_not_read);
+        let problems = vec![Problem { object: "manifest folder".into(), reason: "/m is a link".into(), hint: None }];
+        let unread = Teardown { node: "n1".into(), problems, is_unread: true, ..Teardown::default() };
+        assert_eq!(
+            would(&config(), &unread),
+            ["what is of daemonlet on n1 is not known:", "  manifest folder: /m is a link"]
+        );
     }
 
     #[test]

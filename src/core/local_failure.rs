@@ -18,7 +18,7 @@ pub enum LocalFailure {
     /// With the error of the task that asks.
     #[error("the container runtime could not be asked: {0}")]
     RuntimeNotAsked(String),
-    #[error("tokens are bound to the Node, which is not registered yet")]
+    #[error("tokens are bound to the Node, which the API server has not shown yet")]
     NodeNotRegistered,
     #[error("the state folder cannot be used: nothing is changed")]
     NoStateFolder,

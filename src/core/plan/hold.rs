@@ -95,9 +95,12 @@ impl Planner<'_> {
         self.add_reasons([why].into_iter().chain(stays));
     }
 
-    /// Hints how a daemon that the configuration no longer selects is released.
+    /// Hints how a daemon that the configuration no longer selects is released, or one that is to return and that nothing says
+    /// how to make.
     pub(super) fn hint_release(&mut self) {
-        if self.plan.record.live().next().is_some() {
+        let record = &self.plan.record;
+        let is_stuck = record.has_ended_to_return() && record.definition().is_none();
+        if record.live().next().is_some() || is_stuck {
             self.plan.summary.let_go(&self.plan.record.key);
         }
     }

@@ -207,7 +207,8 @@ impl Agent {
         let decision = decide(&observation, &state, &self.config, &mut self.render_cache);
         let what = |key: &ObjectKey| {
             let changes = decision.daemon(key).into_iter().flat_map(changes::of).map(|change| change.action);
-            changes.collect::<Vec<_>>().join(", ")
+            let changes = changes.collect::<Vec<_>>().join(", ");
+            if changes.is_empty() { "nothing of it is left to end".to_owned() } else { changes }
         };
         let changes: Vec<String> = keys.iter().map(what).collect();
         let pass = OrderedPass { began, observation, unordered: before, ordered: (state, decision) };

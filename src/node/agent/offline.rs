@@ -103,6 +103,6 @@ pub fn teardown_offline(config: Config) -> Result<Teardown, AgentError> {
         });
         ending.chain(daemon.record.ended.keys().map(|uid| cleared(&daemon.key, uid)))
     });
-    let (found, problems) = (found.collect(), decision.problems.clone());
-    Ok(Teardown { node: agent.config.node_name.clone(), found, problems, ..Teardown::default() })
+    let (found, problems, is_unread) = (found.collect(), decision.problems.clone(), scan.is_none());
+    Ok(Teardown { node: agent.config.node_name.clone(), found, problems, is_unread, ..Teardown::default() })
 }

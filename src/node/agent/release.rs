@@ -55,9 +55,9 @@ fn refusal(daemon: Option<&DaemonPlan>) -> String {
         true => String::new(),
         false => format!(": {}", daemon.summary.reasons),
     };
-    match daemon.record.live().next() {
-        Some(_) => format!("it is not held, it is {}{because}", daemon.summary.state.as_str()),
-        None => format!("it does not run on this node{because}"),
+    match daemon.record.instances.is_empty() {
+        false => format!("it is not held, it is {}{because}", daemon.summary.state.as_str()),
+        true => format!("it does not run on this node{because}"),
     }
 }
 
@@ -82,8 +82,12 @@ mod tests {
     use crate::core::plan::Reason;
     use crate::core::plan::Reasons;
     use crate::core::plan::Unseen;
+    use crate::core::record::EndConfirmation;
+    use crate::core::record::Instance;
+    use crate::core::record::Phase;
     use crate::core::sources::DesiredReason;
     use crate::core::status::State;
+    use crate::core::time::Timestamp;
 
     use super::*;
 
@@ -106,6 +110,23 @@ mod tests {
         assert!(lines[1].starts_with(&format!("a/kept would be held: {reason}; ")), "{}", lines[1]);
         assert!(lines[0].starts_with("a/held would be held") && lines[1].starts_with("a/kept would be held"));
         assert_eq!(lines.len(), 2);
+    }
+
+    #[test]
+    fn what_ends_for_its_next_instance_is_not_said_to_be_away() {
+        let mut daemon = DaemonPlan::new(DaemonRecord::new(ObjectKey::new("a", "b"), 0));
+        daemon.summary.state = State::Replacing;
+        assert!(refusal(Some(&daemon)).starts_with("it does not run on this node"));
+        let (since, boot) = (Timestamp::from_secs(0), String::new());
+        let phase = Phase::Ending {
+            since,
+            reason: String::new(),
+            boot,
+            returns: false,
+            confirmed_by: EndConfirmation::Reported,
+        };
+        daemon.record.instances.push(Instance { phase, ..Instance::new("u", "b-1", 0, "r", since) });
+        assert_eq!(refusal(Some(&daemon)), "it is not held, it is replacing");
     }
 
     #[test]
