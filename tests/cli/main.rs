@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests fail by panicking")]
 
 mod agent;
+mod changed;
 mod config;
 mod examples;
 mod generate;

@@ -52,7 +52,7 @@ impl Node {
     }
 
     /// The manifests that a kubelet would read.
-    fn manifests(&self) -> Vec<String> {
+    pub(crate) fn manifests(&self) -> Vec<String> {
         names(&self.0.path("m")).into_iter().filter(|name| !name.starts_with('.')).collect()
     }
 
@@ -66,7 +66,7 @@ impl Node {
         command.args(["run", "--config", &self.0.text("c.toml")]).stdin(Stdio::null()).stderr(Stdio::null());
         let mut agent = Agent(command.spawn().unwrap());
         let deadline = Instant::now() + Duration::from_secs(60);
-        while self.ask(&["status"]).err.contains("agent not running") {
+        while self.ask(&["status"]).err.contains("the first pass of a starting agent") {
             assert_eq!(agent.0.try_wait().unwrap(), None, "the agent ended");
             assert!(Instant::now() < deadline, "the agent does not answer");
             std::thread::sleep(Duration::from_millis(20));
@@ -76,7 +76,7 @@ impl Node {
 }
 
 /// A running agent, which ends with the test.
-pub(crate) struct Agent(Child);
+pub(crate) struct Agent(pub(crate) Child);
 
 impl Drop for Agent {
     fn drop(&mut self) {

@@ -105,3 +105,14 @@ fn what_an_instance_came_from_that_another_daemon_set_adopted_stays_while_it_is_
         assert!(bench.record.last.is_some(), "it is to return as it was");
     }
 }
+
+#[test]
+fn what_is_to_return_and_nothing_says_how_to_make_can_be_released() {
+    let mut bench = Bench::running("a");
+    bench.record.instances.clear();
+    let kept = Desired::Kept { reason: DesiredReason::NotInApi };
+    for returns in [true, false] {
+        bench.record.returns = returns;
+        assert_eq!(bench.plan(&kept).summary.releasable, returns);
+    }
+}
