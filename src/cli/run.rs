@@ -109,8 +109,10 @@ fn check(mut config: Config) -> Result<Exit, CommandFailure> {
     };
     output::remarks(&config.remarks().into_iter().map(remark).collect::<String>());
     output::remarks(&enroll::kubeconfig_note(&config));
-    // One that does not answer says nothing about the configuration.
-    if let Ok(Some(StatusReport { node, .. })) = ask::try_agent(&config, &SocketOperation::Status) {
+    if !config.is_written("node-name")
+        // One that does not answer says nothing about the configuration.
+        && let Ok(Some(StatusReport { node, .. })) = ask::try_agent(&config, &SocketOperation::Status)
+    {
         config.keep_node_name(&node);
     }
     let kept =
