@@ -26,8 +26,9 @@ const NOT_HERE: [(&str, &str); 5] = [
 ];
 
 /// Why something waits, is not known or is left alone: words that stand within a sentence, and no errors.
-const REASONS: [&str; 18] = [
+const REASONS: [&str; 19] = [
     "ApiGap",
+    "ApiLink",
     "Fallback",
     "Hint",
     "ImageReason",

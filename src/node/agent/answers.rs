@@ -43,6 +43,8 @@ use super::report::to_json;
 
 use order::OrderFate;
 use order::OrderedPass;
+use order::carry_out_order;
+use order::end_order;
 use order::refuse_late;
 
 impl Agent {
@@ -127,8 +129,8 @@ impl Agent {
         let decision = decide(&observation, &state, &self.config, &mut self.render_cache);
         let next = decision.daemon(key).map(|daemon| steps(daemon, decision.state.unlinked(&observation).is_none()));
         let pass = OrderedPass { began, observation, unordered, ordered: (state, decision) };
-        let records = self.carry_out_order(pass, line)?;
-        match self.end_order(key, &records) {
+        let records = carry_out_order(self, pass, line)?;
+        match end_order(self, key, &records) {
             OrderFate::OnDisk => {}
             OrderFate::NotTaken(why) => {
                 self.state.set_aside.restore(key, &before);
@@ -175,9 +177,9 @@ impl Agent {
         let linked = decision.state.unlinked(&observation).is_none();
         let next = decision.daemon(key).map(|daemon| (steps(daemon, linked), daemon.summary.reasons.to_string()));
         let pass = OrderedPass { began, observation, unordered: before, ordered: (state, decision) };
-        let records = self.carry_out_order(pass, line)?;
+        let records = carry_out_order(self, pass, line)?;
         tracing::info!(daemonset = %key, "revision {} was approved by hand", awaited.revision);
-        match self.end_order(key, &records) {
+        match end_order(self, key, &records) {
             OrderFate::OnDisk => {}
             OrderFate::NotTaken(why) => return Err(refuse(&why.to_string())),
             fate => return Err(json!({"error": format!("{key}: the approval {}", fate.rest())})),
@@ -212,11 +214,11 @@ impl Agent {
         };
         let changes: Vec<String> = keys.iter().map(what).collect();
         let pass = OrderedPass { began, observation, unordered: before, ordered: (state, decision) };
-        let records = self.carry_out_order(pass, line)?;
+        let records = carry_out_order(self, pass, line)?;
         self.inputs.forget_vanished(&keys.iter().cloned().collect());
         for (key, changes) in keys.iter().zip(changes) {
             let ReleaseReport { released, refused, .. } = &mut selected.report;
-            match self.end_order(key, &records) {
+            match end_order(self, key, &records) {
                 OrderFate::OnDisk => released.push(release::entry(key, &changes)),
                 OrderFate::NotTaken(why) => refused.push(release::entry(key, &why.to_string())),
                 fate => released.push(release::entry(key, &format!("this {}", fate.rest()))),
@@ -281,8 +283,8 @@ impl Agent {
             }
         });
         let pass = OrderedPass { began, observation, unordered, ordered: (state, decision) };
-        let records = self.carry_out_order(pass, line)?;
-        match (self.end_order(key, &records), report) {
+        let records = carry_out_order(self, pass, line)?;
+        match (end_order(self, key, &records), report) {
             (OrderFate::NotTaken(why), _) => Err(refuse(&why.to_string())),
             (OrderFate::OnDisk, Some(report)) => Ok(to_json(&report)),
             (OrderFate::OnDisk, None) => Err(refuse("it is not known any more")),

@@ -61,35 +61,33 @@ pub(super) fn refuse_late(line: &RequestLine) -> Result<(), Value> {
     Err(json!({"error": "the agent was too slow to begin: nothing is changed"}))
 }
 
-impl Agent {
-    /// Carries out a pass with an order, unless the order is too old by now. Gives the records without the order.
-    pub(super) fn carry_out_order(&mut self, pass: OrderedPass, line: &RequestLine) -> Result<Records, Value> {
-        let OrderedPass { began, observation, unordered, ordered: (state, ordered) } = pass;
-        if let Err(late) = refuse_late(line) {
-            self.carry_out(observation, unordered, began);
-            return Err(late);
-        }
-        self.state = state;
-        self.carry_out(observation, ordered, began);
-        Ok(unordered.state.records)
+/// Carries out a pass with an order, unless the order is too old by now. Gives the records without the order.
+pub(super) fn carry_out_order(agent: &mut Agent, pass: OrderedPass, line: &RequestLine) -> Result<Records, Value> {
+    let OrderedPass { began, observation, unordered, ordered: (state, ordered) } = pass;
+    if let Err(late) = refuse_late(line) {
+        agent.carry_out(observation, unordered, began);
+        return Err(late);
     }
+    agent.state = state;
+    agent.carry_out(observation, ordered, began);
+    Ok(unordered.state.records)
+}
 
-    /// What became of an order for `key` in the pass that carried it out. Where the pass failed before it took the
-    /// daemon's record, the order is forgotten again: the record is that of `unordered`, as observed without it.
-    pub(super) fn end_order(&mut self, key: &ObjectKey, unordered: &Records) -> OrderFate {
-        let LastPass { outcome, .. } = &self.last;
-        let Some(failure) = outcome.failures.get(key) else { return OrderFate::OnDisk };
-        let why = failure.cause.clone();
-        match outcome.records.get(key) {
-            Some(RecordFate::OnDisk) => return OrderFate::Unfinished(why),
-            Some(RecordFate::InMemory) => return OrderFate::InMemory(why),
-            None => {}
-        }
-        match unordered.get(key) {
-            // A part of the order may be on disk nevertheless.
-            Some(record) => self.state.set_record(record.clone()),
-            None => drop(self.state.records.remove(key)),
-        }
-        OrderFate::NotTaken(why)
+/// What became of an order for `key` in the pass that carried it out. Where the pass failed before it took the
+/// daemon's record, the order is forgotten again: the record is that of `unordered`, as observed without it.
+pub(super) fn end_order(agent: &mut Agent, key: &ObjectKey, unordered: &Records) -> OrderFate {
+    let LastPass { outcome, .. } = &agent.last;
+    let Some(failure) = outcome.failures.get(key) else { return OrderFate::OnDisk };
+    let why = failure.cause.clone();
+    match outcome.records.get(key) {
+        Some(RecordFate::OnDisk) => return OrderFate::Unfinished(why),
+        Some(RecordFate::InMemory) => return OrderFate::InMemory(why),
+        None => {}
     }
+    match unordered.get(key) {
+        // A part of the order may be on disk nevertheless.
+        Some(record) => agent.state.set_record(record.clone()),
+        None => drop(agent.state.records.remove(key)),
+    }
+    OrderFate::NotTaken(why)
 }

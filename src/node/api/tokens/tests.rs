@@ -47,7 +47,7 @@ fn nothing_is_requested_before_the_node_is_registered() {
     let tokens = Tokens::default();
     tokens.set_wanted(&wanted(&["a"]));
     assert!(tokens.due(&Snapshot::default(), 1).0.is_empty());
-    assert!(tokens.problems()[&request("a")].0.to_string().contains("not registered"));
+    assert!(tokens.problems()[&request("a")].0.to_string().contains("has not shown yet"));
     assert_eq!(tokens.due(&registered("u").snapshot(), 1).0, [request("a")]);
     assert!(tokens.problems().is_empty());
 }
