@@ -26,7 +26,7 @@ pub(super) struct Arguments {
 }
 
 pub(super) fn run(arguments: &Arguments) -> Result<Exit, CommandFailure> {
-    // What comes to wait meanwhile is not approved with it.
+    // Where one is known to wait, another one that comes meanwhile is not approved with it.
     let revision = match &arguments.revision {
         Some(revision) => Some(revision.clone()),
         None => arguments.order.awaits_approve()?,

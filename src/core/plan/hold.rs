@@ -67,11 +67,11 @@ impl Planner<'_> {
                 self.add_reasons([Reason::NoLongerAllowed(errors.clone()), Reason::StaysAsItIs]);
                 self.hint_release();
             }
-            Hold::Undefined(reason) => {
+            Hold::Undefined(reason) | Hold::Narrowed(reason) => {
                 self.add_reason(Reason::Desired(reason.clone()));
                 self.hint_release();
             }
-            Hold::Narrowed(_) | Hold::Forbidden(_) => {}
+            Hold::Forbidden(_) => {}
         }
     }
 
@@ -100,7 +100,7 @@ impl Planner<'_> {
     pub(super) fn hint_release(&mut self) {
         let record = &self.plan.record;
         let is_stuck = record.has_ended_to_return() && record.definition().is_none();
-        if record.live().next().is_some() || is_stuck {
+        if record.runs() || is_stuck {
             self.plan.summary.let_go(&self.plan.record.key);
         }
     }

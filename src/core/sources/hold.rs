@@ -113,16 +113,18 @@ pub(super) fn is_narrowed(known: &KnownDefinition<'_>, record: &DaemonRecord, po
     (record.runs() || record.has_ended_to_return()) && last.is_some_and(is_left)
 }
 
-/// What runs, or is to return, and came from a folder that is no longer configured, by `reason`: that alone ends nothing.
+/// What runs, or is to return, and came from a folder that is no longer configured, by `reason`: that alone ends nothing. Before
+/// the API server has answered, not even a pattern for many releases it: the API may have it, too.
 pub(super) fn without_folder(
     known: &KnownDefinition<'_>,
     record: &DaemonRecord,
     reason: Unproven,
     why: impl FnOnce(Unproven) -> DesiredReason,
 ) -> Option<Desired> {
-    let is_known = (record.runs() || record.has_ended_to_return()) && record.definition().is_some();
-    (is_known && reason == Unproven::FolderNotConfigured)
-        .then(|| held(known, record, None, Hold::Narrowed(why(reason))))
+    let is_there = (record.runs() || record.has_ended_to_return()) && record.definition().is_some();
+    let is_known = !matches!(known.api, ApiState::Unknown | ApiState::Unread);
+    let hold = if is_known { Hold::Narrowed } else { Hold::Undefined };
+    (is_there && reason == Unproven::FolderNotConfigured).then(|| held(known, record, None, hold(why(reason))))
 }
 
 /// What runs by the override of a file that shows nothing now, such as an empty one: it is held, until the API has

@@ -4,6 +4,7 @@
 //! marked. Must not make a pass.
 
 use std::collections::BTreeSet;
+use std::path::Path;
 
 use serde_json::Value;
 use serde_json::json;
@@ -71,10 +72,14 @@ pub fn release_offline(config: Config, keys: &BTreeSet<ObjectKey>) -> Result<Val
     Ok(to_json(&selected.report))
 }
 
-/// The process that works on the state folder of `config`, as far as the kernel says so.
+/// The agent's process that works on the state folder of `config`, as far as the kernel says so.
 pub fn worker(config: &Config) -> Option<u32> {
     let files = Real::shared();
-    manifests::holder(&files, files.look(&config.state_dir).ok()?.stamp.inode())
+    let process = manifests::holder(&files, files.look(&config.state_dir).ok()?.stamp.inode())?;
+    // A teardown and a single pass hold the lock, too, and serve no socket.
+    let command = files.text(Path::new("/proc").join(process.to_string()).join("cmdline")).ok()?;
+    let words: Vec<&str> = command.split('\0').collect();
+    (words.contains(&"run") && !words.contains(&"--once")).then_some(process)
 }
 
 /// What a configuration would hold: a line for each daemon that it no longer selects.

@@ -26,6 +26,7 @@ use crate::core::time::Span;
 use crate::core::upstream::scheduler;
 use crate::node::api::Entry;
 use crate::node::api::EventKind;
+use crate::node::api::FailureKind;
 use crate::node::api::Scope;
 use crate::node::api::Snapshot;
 
@@ -38,7 +39,7 @@ use super::super::observation::Observation;
 use super::super::records::Records;
 use super::super::requests::Request;
 
-/// An API server that has listed nothing for so long to an agent that has started, although it takes connections.
+/// An API server that has not answered an agent since its start, for so long, although it takes connections.
 const SILENT: Span = Span::from_secs(60);
 
 /// A pod that no kubelet made, and so may be a DaemonSet controller's.
@@ -48,6 +49,15 @@ pub(in super::super) type UnrelatedPod<'a> = (&'a ObjectKey, &'a Entry);
 pub(in super::super) fn unrelated_pods(api: Option<&Snapshot>) -> Vec<UnrelatedPod<'_>> {
     let pods = api.into_iter().flat_map(|api| &api.pods);
     pods.filter(|(_, entry)| !owners::is_mirror_pod(&entry.value)).collect()
+}
+
+/// Whether no answer has come to a question for the DaemonSets, nor to one for the pods.
+fn is_silent(api: &Snapshot) -> bool {
+    let timed_out = |scope: Scope| {
+        let error = api.scopes.get(&scope).and_then(|state| state.error.as_ref());
+        api.lists(&scope) == 0 && error.is_some_and(|(failure, _)| failure.kind == FailureKind::Timeout)
+    };
+    timed_out(Scope::DaemonSets) && timed_out(Scope::Pods)
 }
 
 /// What is known of the DaemonSet controller's pod for `daemon_set` on this node. `known`: the one that was handed over to, and
@@ -63,8 +73,9 @@ pub(in super::super) fn stock(
         // An API server that lists DaemonSets may have the pod. One that lists nothing any more counts as away; but if it
         // never listed the pods, a stock pod without a hand-over may run.
         let has_listed_pods = snapshot.is_some_and(|api| api.lists(&Scope::Pods) > 0);
-        // Nor has one that has been silent for so long anything to say of it: what bridges starts as without a connection.
-        let is_silent = observation.steady >= SILENT && snapshot.is_none_or(|api| api.lists(&Scope::DaemonSets) == 0);
+        // Nor has one that has been silent for so long anything to say of it: what bridges starts as without a connection. One
+        // that refuses answers: the kubelet may be let through.
+        let is_silent = observation.steady >= SILENT && snapshot.is_some_and(is_silent);
         let is_unknown = known.is_none() && !has_listed_pods && !is_silent;
         let shows = snapshot.is_some_and(|api| api.is_current(&Scope::DaemonSets));
         return match observation.is_linked() && (shows || is_unknown) {

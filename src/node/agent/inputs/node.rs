@@ -57,9 +57,12 @@ pub(super) fn has_moved(
         Some(boot.present(Timestamp::from_millis(i64::try_from(written.as_millis()).ok()?), now))
     });
     // Since when is not known of a file that is away, or that was written at a time that is still to come.
-    let since = written.filter(|written| *written <= now).unwrap_or(state.started);
+    let known = written.filter(|written| *written <= now);
     let is_first = state.passes == 0 && state.concerns.manifests_lost_at_boot.asks();
-    uses_former(kubelet_started(files, boot.at), since, now, is_first).then(|| {
+    let uses_former = || uses_former(kubelet_started(files, boot.at), known.unwrap_or(state.started), now, is_first);
+    // A kubelet of this boot has read it, whatever its clock showed.
+    let is_of_an_earlier_boot = is_first && known.is_none();
+    (!is_of_an_earlier_boot && uses_former()).then(|| {
         let configured = config.manifest_dir.display();
         let hint =
             format!("restart the kubelet; if it uses {configured} already, write manifest-dir = \"{configured}\"");

@@ -165,19 +165,30 @@ fn pods_that_an_api_server_does_not_show_may_have_the_controllers_among_them() {
 
 #[test]
 fn an_api_server_that_takes_connections_and_lists_nothing_is_not_waited_for_without_end() {
-    let judge = |steady: Span, lists: u64| {
+    let judge = |steady: Span, lists: u64, kind: Option<FailureKind>| {
         let runtime = Knowledge::Current(Arc::default());
         let mut observation = Observation::of(Some(Snapshot::default()), runtime, 0);
         (observation.steady, observation.api.as_mut().unwrap().link) = (steady, Link::Up);
         let snapshot = Arc::make_mut(&mut observation.api.as_mut().unwrap().snapshot);
-        let error = Some((ApiFailure::new(FailureKind::Server, "429"), at(0)));
-        snapshot.scopes.insert(Scope::DaemonSets, ScopeState { lists, error, ..ScopeState::default() });
-        snapshot.scopes.insert(Scope::Pods, ScopeState::default());
+        let error = kind.map(|kind| (ApiFailure::new(kind, "no list"), at(0)));
+        snapshot.scopes.insert(Scope::DaemonSets, ScopeState { lists, error: error.clone(), ..ScopeState::default() });
+        snapshot.scopes.insert(Scope::Pods, ScopeState { error, ..ScopeState::default() });
         stock(&observation, &[], &daemon_set(), None)
     };
-    assert_eq!(judge(SILENT - Span::from_secs(1), 0), Stock::Unlisted);
-    assert_eq!(judge(SILENT, 0), Stock::Lost(Evidence::Gone));
-    assert_eq!(judge(SILENT, 1), Stock::Unlisted, "it has answered");
+    let silent = Some(FailureKind::Timeout);
+    assert_eq!(judge(SILENT - Span::from_secs(1), 0, silent), Stock::Unlisted);
+    assert_eq!(judge(SILENT, 0, silent), Stock::Lost(Evidence::Gone));
+    assert_eq!(judge(SILENT, 1, silent), Stock::Unlisted, "it has answered");
+    for answers in [FailureKind::Forbidden, FailureKind::Unauthorized, FailureKind::Server] {
+        assert_eq!(
+            judge(SILENT, 0, Some(answers)),
+            Stock::Unlisted,
+            "it may answer the kubelet otherwise: {answers:?}"
+        );
+    }
+    for new in [None, Some(FailureKind::Unreachable)] {
+        assert_eq!(judge(SILENT, 0, new), Stock::Unlisted, "the connection is new: {new:?}");
+    }
 }
 
 #[test]
