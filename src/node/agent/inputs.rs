@@ -242,8 +242,6 @@ impl Inputs {
                 .asks_for_kubelet_start(&state.records)
                 .then(|| node::kubelet_started(&self.files, self.boot.at))
                 .flatten(),
-            is_without_kubelet: state.concerns.stuck_sandboxes.asks_for_kubelet(&state.records)
-                && !node::has_kubelet(&self.files),
             volumes: volumes(state, executor, volume_look),
             volume_look,
             run_in_this_boot: match state.concerns.manifests_lost_at_boot.asks() {

@@ -55,9 +55,6 @@ pub(super) struct Observation {
     pub(super) runtime_as_of: Timestamp,
     /// When the youngest kubelet process of this node was started; read only while a stuck sandbox asks for it.
     pub(super) kubelet_started: Option<Timestamp>,
-    /// Whether no kubelet of this node is to be seen; looked at only while an instance is to end.
-    #[serde(default)]
-    pub(super) is_without_kubelet: bool,
     /// Our manifests in the kubelet's folder.
     pub(super) manifests: Knowledge<Arc<Scan>>,
     /// Whether the manifest folder is watched; else it is polled.

@@ -54,7 +54,6 @@ pub(super) fn has_no_news(observation: &Observation, before: &Observation, due: 
         // From the same answer.
         runtime_as_of: _,
         kubelet_started,
-        is_without_kubelet,
         manifests,
         manifests_watched,
         mounts,
@@ -92,7 +91,7 @@ pub(super) fn has_no_news(observation: &Observation, before: &Observation, due: 
         && is_same_seal(seal, &before.seal)
         && (boot, kubelet_started, run_in_this_boot)
             == (&before.boot, &before.kubelet_started, &before.run_in_this_boot)
-        && (*may_have_run, *is_without_kubelet) == (before.may_have_run, before.is_without_kubelet)
+        && *may_have_run == before.may_have_run
         && (*is_before_kubelet, empty_volumes) == (before.is_before_kubelet, &before.empty_volumes)
         && *unwritable_volumes == before.unwritable_volumes
         && (manifests_watched, can_ask_runtime) == (&before.manifests_watched, &before.can_ask_runtime)

@@ -88,11 +88,6 @@ impl StuckSandboxes {
         !self.api_answered && records.values().any(|record| record.ending().next().is_some())
     }
 
-    /// Whether it matters that a kubelet runs: without one, nobody fails to end what is to end.
-    pub(in super::super) fn asks_for_kubelet(&self, records: &Records) -> bool {
-        records.values().any(|record| record.ending().next().is_some() || !record.ended.is_empty())
-    }
-
     /// The sandboxes to stop: of instances that are to end, where the kubelet does not. `started`: when the agent was.
     pub(in super::super) fn requests(
         &mut self,

@@ -11,7 +11,6 @@ use crate::node::agent::objects::Objects;
 use crate::node::agent::observation::Observation;
 use crate::node::agent::requests::Request;
 use crate::node::agent::state::AgentState;
-use crate::node::agent::state::Goal;
 
 /// A concern that is asked for requests once there is a plan. None depends on what another has answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,10 +88,7 @@ pub(super) fn concerns(
                 requests.extend(concerns.mirror_pod_deletions.requests(observation, plan, node));
             }
             Concern::StuckSandboxes => {
-                // Whoever tears down wants no pod to run on.
-                if !observation.is_without_kubelet || state.goal == Goal::Teardown {
-                    requests.extend(concerns.stuck_sandboxes.requests(observation, plan, records, state.started, log));
-                }
+                requests.extend(concerns.stuck_sandboxes.requests(observation, plan, records, state.started, log));
             }
             Concern::KubeletResync => requests.extend(concerns.kubelet_resync.requests(observation, records, log)),
             Concern::Preempted => concerns.preempted.observe(observation, records, log),

@@ -127,20 +127,3 @@ fn while_another_programs_file_has_the_pod_of_an_instance_it_neither_ends_nor_is
     let (.., cleared, is_soon) = after(false, true, &["uid-1"]);
     assert!(cleared == 0 && !is_soon, "its folder is left, and the agent does not look again and again");
 }
-
-#[test]
-fn without_a_kubelet_no_sandbox_is_stopped_unless_the_node_is_torn_down() {
-    let config = config();
-    let stops = |is_without_kubelet: bool, goal: Goal| {
-        let mut state = state(&config);
-        state.records.get_mut(&key()).unwrap().instances[0].phase = Phase::ending(Timestamp::from_secs(1_000), "");
-        state.goal = goal;
-        let mut pod = RuntimePod::test("uid-1", true);
-        pod.sandboxes = vec!["s".to_owned()];
-        let runtime = Knowledge::Current(Arc::new(vec![pod]));
-        let seen = Observation { runtime, is_without_kubelet, ..observation(None) };
-        let decision = decided(&seen, &state, &config);
-        decision.requests.iter().any(|request| matches!(request, Request::StopSandboxes { .. }))
-    };
-    assert!(stops(false, Goal::Run) && !stops(true, Goal::Run) && stops(true, Goal::Teardown));
-}
