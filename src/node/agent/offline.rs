@@ -78,8 +78,8 @@ pub fn worker(config: &Config) -> Option<u32> {
     let process = manifests::holder(&files, files.look(&config.state_dir).ok()?.stamp.inode())?;
     // A teardown and a single pass hold the lock, too, and serve no socket.
     let command = files.text(Path::new("/proc").join(process.to_string()).join("cmdline")).ok()?;
-    let words: Vec<&str> = command.split('\0').collect();
-    (words.contains(&"run") && !words.contains(&"--once")).then_some(process)
+    let arguments: Vec<&str> = command.split('\0').collect();
+    (arguments.contains(&"run") && !arguments.contains(&"--once")).then_some(process)
 }
 
 /// What a configuration would hold: a line for each daemon that it no longer selects.

@@ -38,6 +38,9 @@ const BACK: Span = Span::from_secs(15);
 /// A return sooner than this after another is none: a server that ends each connection restarts no sandbox again and again.
 const RETURNS_APART: Span = Span::from_secs(30);
 
+/// An API server that comes back refuses what it is asked for so long at most.
+const REFUSES: Span = Span::from_secs(3);
+
 /// What is to be tried again, and what has been.
 #[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
 pub(in super::super) struct KubeletResync {
@@ -254,6 +257,10 @@ impl KubeletResync {
         if observation.runtime_as_of < back {
             return Vec::new();
         }
+        // One that has just started refuses for a moment, and a daemon that asks it would crash again.
+        if !observation.api_answers() && observation.now - back < REFUSES {
+            return Vec::new();
+        }
         let mut requests = Vec::new();
         let live = records.values().flat_map(|record| record.live().map(move |instance| (&record.key, instance)));
         for (daemon, instance) in live.filter(|(_, instance)| instance.created < back) {
@@ -295,14 +302,16 @@ mod tests {
         let records = Records::from([(key(), record)]);
         let crashed = RuntimePod { sandboxes: vec!["s".to_owned()], crashing: true, ..RuntimePod::test("u", true) };
         let runtime = Knowledge::Current(Arc::new(vec![crashed]));
-        let mut restarts = |as_of| {
-            let observation = Observation::of(None, runtime.clone(), 101);
+        let mut restarts = |as_of, api: Option<Snapshot>, now| {
+            let observation = Observation::of(api, runtime.clone(), now);
             let observation = Observation { runtime_as_of: as_of, ..observation };
             resync.requests(&observation, &records, &mut Log::default()).len()
         };
-        assert_eq!(restarts(at(99)), 0, "it may have started since");
-        assert_eq!(restarts(at(100)), 1);
-        assert_eq!(restarts(at(101)), 0, "once an instance");
+        let answers = || Some(Snapshot::default());
+        assert_eq!(restarts(at(99), answers(), 101), 0, "it may have started since");
+        assert_eq!(restarts(at(100), None, 101), 0, "it refuses for a moment");
+        assert_eq!(restarts(at(100), answers(), 101), 1);
+        assert_eq!(restarts(at(101), answers(), 101), 0, "once an instance");
     }
 
     #[test]
