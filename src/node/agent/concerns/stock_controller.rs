@@ -53,11 +53,11 @@ pub(in super::super) fn unrelated_pods(api: Option<&Snapshot>) -> Vec<UnrelatedP
 
 /// Whether no answer has come to a question for the DaemonSets, nor to one for the pods.
 fn is_silent(api: &Snapshot) -> bool {
-    let timed_out = |scope: Scope| {
+    let is_unanswered = |scope: Scope| {
         let error = api.scopes.get(&scope).and_then(|state| state.error.as_ref());
-        api.lists(&scope) == 0 && error.is_some_and(|(failure, _)| failure.kind == FailureKind::Timeout)
+        api.lists(&scope) == 0 && error.is_none_or(|(failure, _)| failure.kind == FailureKind::Timeout)
     };
-    timed_out(Scope::DaemonSets) && timed_out(Scope::Pods)
+    is_unanswered(Scope::DaemonSets) && is_unanswered(Scope::Pods)
 }
 
 /// What is known of the DaemonSet controller's pod for `daemon_set` on this node. `known`: the one that was handed over to, and

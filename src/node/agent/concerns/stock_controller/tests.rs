@@ -186,9 +186,8 @@ fn an_api_server_that_takes_connections_and_lists_nothing_is_not_waited_for_with
             "it may answer the kubelet otherwise: {answers:?}"
         );
     }
-    for new in [None, Some(FailureKind::Unreachable)] {
-        assert_eq!(judge(SILENT, 0, new), Stock::Unlisted, "the connection is new: {new:?}");
-    }
+    assert_eq!(judge(SILENT, 0, None), Stock::Lost(Evidence::Gone), "its first question still waits");
+    assert_eq!(judge(SILENT, 0, Some(FailureKind::Unreachable)), Stock::Unlisted, "the connection is new");
 }
 
 #[test]
