@@ -33,7 +33,7 @@ fn an_agent_whose_socket_is_gone_is_not_said_to_be_away_and_makes_it_anew() {
     let node = Node::new(&[("good.yaml", GOOD)]);
     let agent = node.start();
     let process = Pid::from_raw(i32::try_from(agent.0.id()).unwrap());
-    // It looks by itself, too.
+    // The agent does so by itself, too.
     kill(process, Signal::SIGSTOP).unwrap();
     std::fs::remove_dir_all(node.0.path("r")).unwrap();
     let deaf = format!("the agent (process {}) works and does not listen here", agent.0.id());

@@ -67,7 +67,7 @@ pub(super) fn entry(key: &ObjectKey, what: &str) -> ReleasedDaemon {
 }
 
 /// The daemons of a plan that the configuration no longer selects, each with what lets it go. What is not seen of them is left
-/// out: who plans ahead asks nobody.
+/// out: a plan made ahead asks no server.
 pub(super) fn held(plan: &Plan) -> Vec<String> {
     let is_held = |d: &&DaemonPlan| d.summary.releasable;
     let line = |d: &DaemonPlan| {

@@ -202,18 +202,22 @@ fn a_runtime_that_was_merely_found_is_no_pod_status_source_before_it_has_listed_
     assert_eq!(view(RuntimeChoice::Found), Some(Unseen::AnotherRuntime));
 }
 
-#[test]
-fn a_clock_that_is_set_forward_makes_no_kubelet_look_long_at_work() {
-    let (mut acceptance, records) = (Acceptance::default(), records());
-    let answer = || LateAnswer {
+/// What is answered where a kubelet at work has made nothing of it.
+fn found_nothing() -> LateAnswer {
+    LateAnswer {
         about: BTreeSet::from(["uid-2".to_owned()]),
         sandboxes: Some(Ok(BTreeSet::new())),
         network_ready: Some(true),
         kubelet_answers: true,
         ..LateAnswer::default()
-    };
+    }
+}
+
+#[test]
+fn a_clock_that_is_set_forward_makes_no_kubelet_look_long_at_work() {
+    let (mut acceptance, records) = (Acceptance::default(), records());
     let mut look = |seconds: i64, set: i64| {
-        let replies = vec![Reply::LateAnswered(answer())];
+        let replies = vec![Reply::LateAnswered(found_nothing())];
         let seen = seen(Span::from_secs(seconds), "1", 0);
         let seen = Observation { now: seen.now + Span::from_secs(set), replies, ..seen };
         acceptance.observe(&seen, &records, at(1), RuntimeChoice::OfKubelet, "n1");
@@ -250,16 +254,9 @@ fn a_mirror_pod_of_an_earlier_boot_shows_no_acceptance_before_the_kubelet_has_wr
             api.pods.insert(name.clone(), Entry { version: 1, value: Arc::new(mirror.clone()) });
             acceptance.observe(&Observation { replies, ..seen }, &records, at(1), RuntimeChoice::OfKubelet, "n1");
         };
-        let answer = || LateAnswer {
-            about: BTreeSet::from(["uid-2".to_owned()]),
-            sandboxes: Some(Ok(BTreeSet::new())),
-            network_ready: Some(true),
-            kubelet_answers: true,
-            ..LateAnswer::default()
-        };
         look(ms(0), Vec::new());
-        look(LATE, vec![Reply::LateAnswered(answer())]);
-        look(waited, vec![Reply::LateAnswered(answer())]);
+        look(LATE, vec![Reply::LateAnswered(found_nothing())]);
+        look(waited, vec![Reply::LateAnswered(found_nothing())]);
         acceptance.of(&records[&bench::key()].instances[0])
     };
     let since =
