@@ -58,7 +58,8 @@ pub(super) fn has_moved(
     });
     // Since when is not known of a file that is away, or that was written at a time that is still to come.
     let known = written.filter(|written| *written <= now);
-    let is_first = state.passes == 0 && state.concerns.manifests_lost_at_boot.asks();
+    let has_run = || !run_in_this_boot(files, &config.kubelet_root, &state.records).is_empty();
+    let is_first = state.concerns.manifests_lost_at_boot.asks() && (state.passes == 0 || !has_run());
     let uses_former = || uses_former(kubelet_started(files, boot.at), known.unwrap_or(state.started), now, is_first);
     // A kubelet of this boot has read it, whatever its clock showed.
     let is_of_an_earlier_boot = is_first && known.is_none();
@@ -217,6 +218,8 @@ fn machine_booted(files: &Shared) -> Option<SystemTime> {
 
 #[cfg(test)]
 mod tests {
+    use crate::core::model::ObjectKey;
+    use crate::core::record::Instance;
     use crate::node::agent::concerns::manifests_lost_at_boot::ManifestsLostAtBoot;
     use crate::node::fsx::Real;
     use crate::node::volumes::VolumesRoot;
@@ -270,7 +273,15 @@ mod tests {
         config.manifest_dir = "/elsewhere".into();
         assert!(moved(&state, &config), "no kubelet has worked with it");
         state.concerns.manifests_lost_at_boot = ManifestsLostAtBoot::new(Some("a"), "b");
-        assert!(moved(&state, &config), "one may have run in this boot");
+        assert!(!moved(&state, &config), "nothing has run in this boot");
+        let root = tempfile::tempdir().unwrap();
+        config.kubelet_root = root.path().to_owned();
+        let mut record = DaemonRecord::new(ObjectKey::new("a", "b"), 0);
+        record.instances.push(Instance::new("u", "b-n1", 0, "r", at(0)));
+        state.records.insert(record.key.clone(), record);
+        assert!(!moved(&state, &config), "its pod was not made again in this boot");
+        std::fs::create_dir_all(root.path().join("pods/u/containers/c")).unwrap();
+        assert!(moved(&state, &config), "a kubelet has run it from the former folder");
         state.passes = 0;
         assert!(!moved(&state, &config), "in the first pass of another boot");
         let made = SystemTime::now() - Duration::from_secs(86_400);
