@@ -131,6 +131,7 @@ mod tests {
             approval: None,
             replacing: false,
             claim: None,
+            returning: None,
             awaits_rollout: false,
             staged: None,
             failed: false,

@@ -171,6 +171,10 @@ pub struct DaemonReport {
     /// The hash of the revision that ran here before, and that the node can return to.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub previous: Option<String>,
+    /// What starts again after a restart, or once the node has a place for it, while nothing runs. It is written as
+    /// `replacing` is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub returning: Option<String>,
 }
 
 /// A value that only another version has is none: the rest of the object counts.

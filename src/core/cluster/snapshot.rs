@@ -190,6 +190,8 @@ pub struct ReportedDaemon {
     pub failed: Option<(Name, Option<Cause>)>,
     /// The revision that ran before, and that it can return to.
     pub(super) previous: Option<Name>,
+    /// The revision that starts there again, and the digest of its overlays: its instance has ended to return.
+    pub(super) returning: Option<(Name, Option<Name>)>,
     /// What the daemon is doing.
     pub(super) phase: Option<State>,
     /// Whether it runs in place of the DaemonSet controller here.

@@ -46,6 +46,7 @@ fn full() -> Value {
         missing: Some(MissingReport { revision: text(), message: text() }),
         stock_pod: Some(text()),
         previous: Some(text()),
+        returning: Some(text()),
     };
     let refused = vec![crate::core::status::RefusedCount { reason: text(), count: 1 }];
     let status = Status { agent_version: text(), ready: text(), worst: text(), daemons: vec![daemon], refused };

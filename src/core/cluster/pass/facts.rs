@@ -106,6 +106,7 @@ pub(super) fn nodes<'a>(known: &Basis<'a>, daemon: &WatchedDaemon) -> Vec<NodeFa
             instances: reported.map_or(&[], |t| &t.instances),
             overlays: reported.and_then(|t| t.overlays),
             approval,
+            returning: reported.and_then(|t| t.returning),
             awaits_rollout: reported.is_some_and(|t| t.awaits_rollout),
             replacing: is_claimed,
             // One that fails there keeps what runs, and of a dead agent only the pods count, which are looked up.

@@ -77,6 +77,8 @@ pub struct NodeFact<'a> {
     pub replacing: bool,
     /// The revision that it claims then, and the digest of its overlays, if any.
     pub claim: Option<(Name, Option<Name>)>,
+    /// What starts there again, with the digest of its overlays: its instance has ended to return.
+    pub returning: Option<(Name, Option<Name>)>,
     /// Whether its agent starts nothing before the rollout is open to nodes that join.
     pub awaits_rollout: bool,
     /// What its agent starts in place of that at the next boot: it claims an approval that waits for it.
@@ -100,6 +102,12 @@ impl NodeFact<'_> {
     /// Whether a revision with these overlays is what is to run there.
     pub fn wants(&self, rules: &RolloutRules, (revision, overlays): (Name, Option<Name>)) -> bool {
         revision == rules.wanted && overlays == self.overlays
+    }
+
+    /// Whether nothing runs there because the wanted revision is restarted: it ends, or has ended, to return.
+    pub fn restarts(&self, rules: &RolloutRules) -> bool {
+        let ends = self.instances.iter().map(InstanceFact::pair);
+        self.newest().is_none() && ends.chain(self.returning).any(|pair| self.wants(rules, pair))
     }
 
     /// Whether nothing runs there because its agent waits for this very rollout.

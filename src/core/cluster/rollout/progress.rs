@@ -117,10 +117,14 @@ impl<'a> RolloutView<'a> {
     }
 
     /// Whether a node is one of those that a step allows: the wanted revision is given to it or runs there, or may run
-    /// there because its agent has not reported yet.
+    /// there because its agent has not reported yet. A restart gives its place to no other node.
     pub(super) fn may_have_begun(&self, index: usize) -> bool {
         let node = &self.nodes[index];
-        self.is_new(index) || node.is_under_way() || node.broken || node.unreported_until.is_some()
+        self.is_new(index)
+            || node.restarts(self.rules)
+            || node.is_under_way()
+            || node.broken
+            || node.unreported_until.is_some()
     }
 
     /// Whether a node keeps its slot only because its agent's liveness is unknown, or may do so.

@@ -71,6 +71,7 @@ fn node<'a>(name: &'a str, instances: &'a [InstanceFact]) -> NodeFact<'a> {
         approval: None,
         replacing: false,
         claim: None,
+        returning: None,
         awaits_rollout: false,
         staged: None,
         failed: false,

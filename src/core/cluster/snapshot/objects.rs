@@ -205,9 +205,8 @@ fn reported(names: &mut Names, report: DaemonReport) -> (Name, ReportedDaemon) {
         overlays: digest(names, &report.overlays),
         pod,
         uid: (!report.uid.is_empty()).then(|| names.of(&report.uid)),
-        replacing: report
-            .replacing
-            .map(|claim| (names.of(template_hash(&claim)), digest(names, overlays_digest(&claim)))),
+        replacing: report.replacing.map(|claim| pair(names, &claim)),
+        returning: report.returning.map(|last| pair(names, &last)),
         staged: report.staged.map(|claim| names.of(template_hash(&claim))),
         failed: report.failed.map(|f| (names.of(&f.revision), Cause::from_name(&f.cause))),
         previous: report.previous.map(|p| names.of(&p)),
@@ -219,6 +218,11 @@ fn reported(names: &mut Names, report: DaemonReport) -> (Name, ReportedDaemon) {
         stock_pod: report.stock_pod.filter(|pod| is_pod_name(pod)).map(String::into_boxed_str),
     };
     (key, reported)
+}
+
+/// A revision, and the digest of its overlays if it has any, of both with a dot between them.
+fn pair(names: &mut Names, revision: &str) -> (Name, Option<Name>) {
+    (names.of(template_hash(revision)), digest(names, overlays_digest(revision)))
 }
 
 /// What a revision lacks, as a condition shows it.

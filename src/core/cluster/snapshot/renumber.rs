@@ -60,7 +60,7 @@ fn of_reported(reported: &mut ReportedDaemon, new: &mut impl FnMut(&mut Name)) {
     let names = reported.uid.iter_mut().chain(&mut reported.overlays).chain(&mut reported.previous);
     let failed = reported.failed.iter_mut().map(|(revision, _)| revision);
     let missing = reported.missing.iter_mut().flat_map(|(revision, text)| [revision, text]);
-    let claim =
-        reported.replacing.iter_mut().flat_map(|(revision, overlays)| std::iter::once(revision).chain(overlays));
+    let pairs = reported.replacing.iter_mut().chain(&mut reported.returning);
+    let claim = pairs.flat_map(|(revision, overlays)| std::iter::once(revision).chain(overlays));
     names.chain(&mut reported.staged).chain(claim).chain(failed).chain(missing).for_each(new);
 }

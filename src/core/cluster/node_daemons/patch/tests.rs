@@ -93,6 +93,7 @@ fn twenty() -> Status {
             ending: false,
         }],
         previous: Some("5c9d7f6b84".to_owned()),
+        returning: None,
         ..DaemonReport::default()
     };
     Status {

@@ -53,6 +53,12 @@ fn a_rollout_goes_by_steps_which_the_revision_keeps() {
     assert_eq!(reason, "Held");
     assert!(message.contains("step 1 of 3 (1 of 4 nodes) holds until"), "{message}");
     view.put(WatchedKind::Revisions, in_step(&step(&plan).unwrap()));
+    // Its pod is restarted: nothing of it runs for a moment.
+    let restarts = json!({"instances": [], "returning": hash("two")});
+    view.put(WatchedKind::NodeDaemons, report("a", "two", restarts, json!([])));
+    let plan = view.plan(NOW + ms(9_000));
+    assert_eq!((approved(&plan).len(), step(&plan)), (0, None), "its place is given to no other node");
+    view.put(WatchedKind::NodeDaemons, on_two("a"));
     // Another coordinator, which remembers nothing.
     view.state = CoordinatorState::default();
     let plan = view.plan(NOW + ms(604_999));

@@ -345,3 +345,18 @@ fn a_node_that_is_kept_and_breaks_is_on_no_way() {
     let nodes = [node("a", NEW_BROKEN), node("b", OLD), node("c", OLD_BROKEN)];
     assert_eq!(plan(&rules, ms(0), &nodes, NOW).held, None, "another one is");
 }
+
+#[test]
+fn a_restart_gives_its_place_in_a_step_to_no_other_node() {
+    let ends = [InstanceFact { ending: true, ..NEW[0] }];
+    let old_ends = [InstanceFact { ending: true, ..OLD[0] }];
+    let returns = |revision| NodeFact { returning: Some((revision, None)), ..node("a", &[]) };
+    let two = RolloutRules { step: Some(step(2)), ..rules(3) };
+    let of = |a| approves(&two, &[a, node("b", NEW), node("c", OLD), node("d", OLD)]);
+    assert_eq!(of(node("a", &ends)), NONE);
+    assert_eq!(of(returns(WANTED)), NONE);
+    // What returns is the old one, or nothing does.
+    assert_eq!(of(returns(OLD[0].revision)), ["c"]);
+    assert_eq!(of(node("a", &old_ends)), ["c"]);
+    assert_eq!(of(node("a", &[])), ["c"]);
+}

@@ -243,6 +243,11 @@ fn report(
         missing: daemon.summary.missing.clone(),
         stock_pod: daemon.summary.stock_pod.clone(),
         previous: record.previous.as_ref().map(|p| template_hash(&p.revision).to_owned()),
+        returning: record
+            .last
+            .as_ref()
+            .filter(|last| record.instances.is_empty() && !last.claimed)
+            .map(|l| l.revision.clone()),
     }
 }
 
