@@ -243,12 +243,14 @@ fn report(
         missing: daemon.summary.missing.clone(),
         stock_pod: daemon.summary.stock_pod.clone(),
         previous: record.previous.as_ref().map(|p| template_hash(&p.revision).to_owned()),
-        returning: record
-            .last
-            .as_ref()
-            .filter(|last| record.instances.is_empty() && !last.claimed)
-            .map(|l| l.revision.clone()),
+        returning: returning(record),
     }
+}
+
+/// What starts again, while nothing runs. What was claimed and has yet to begin is not that.
+fn returning(record: &DaemonRecord) -> Option<String> {
+    let last = record.last.as_ref().filter(|last| record.instances.is_empty() && !last.claimed);
+    last.map(|last| last.revision.clone())
 }
 
 /// The digest of the overlays that apply here. While they are not known, the running instance counts as up to date.

@@ -1,7 +1,14 @@
+use std::sync::Arc;
+
+use serde_json::json;
+
 use super::*;
 use crate::core::cluster::node_daemons::MissingReport;
 use crate::core::cluster::node_daemons::tests::refused_by_schema;
+use crate::core::model::Source;
+use crate::core::record::LastRun;
 use crate::core::time::at;
+use crate::core::validate;
 
 #[test]
 fn what_is_not_known_stays_as_it_was_reported() {
@@ -182,4 +189,22 @@ fn what_is_known_is_said() {
     assert_eq!(ready_since(&Readiness::NotReady(crate::core::plan::Unready::NodeNotReady), Some(&reported)), None);
     let ready = Readiness::Ready { since: at(1_000) };
     assert_eq!(ready_since(&ready, Some(&reported)).as_deref(), Some("1970-01-01T00:00:01Z"));
+}
+
+#[test]
+fn what_has_ended_to_return_is_reported_until_it_runs_again() {
+    let template =
+        json!({"metadata": {"labels": {"app": "net"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
+    let value = json!({"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": {"name": "net", "namespace": "a"},
+        "spec": {"selector": {"matchLabels": {"app": "net"}}, "template": template}});
+    let daemon_set = Arc::new(validate::daemon_set(&value, Source::Api).unwrap());
+    let mut record = DaemonRecord::new(daemon_set.key.clone(), 0);
+    assert_eq!(returning(&record), None);
+    record.last = Some(LastRun { revision: "r1.d1".to_owned(), daemon_set, claimed: false });
+    assert_eq!(returning(&record).as_deref(), Some("r1.d1"));
+    record.last.as_mut().unwrap().claimed = true;
+    assert_eq!(returning(&record), None, "it never ran");
+    record.last.as_mut().unwrap().claimed = false;
+    record.instances.push(Instance::new("u", "p", 0, "r1.d1", at(0)));
+    assert_eq!(returning(&record), None);
 }
