@@ -228,12 +228,12 @@ impl RolloutPlan {
     /// How many nodes more the step or the partition allows; says so where it is none, nothing is on the way, and no node
     /// `returns`.
     fn allowed(&mut self, view: &RolloutView<'_>, reach: &Reach, returns: bool) -> usize {
-        let is_kept = |i: usize| view.is_old(i) && !view.returns(i);
-        let is_given = |i: usize| is_kept(i) && (view.nodes[i].approval.is_some() || view.nodes[i].staged.is_some());
+        let is_given =
+            |i: usize| view.is_kept(i) && (view.nodes[i].approval.is_some() || view.nodes[i].staged.is_some());
         let on_the_way = view.all(is_given).count();
         let stands_still = |i: usize| !view.nodes[i].ready || view.nodes[i].failed || view.nodes[i].late;
         // One that is kept and not available takes a slot, and is on no way.
-        let takes = |i: usize| !is_kept(i) && view.takes_slot(i) && (view.counts(i) || view.is_given_slot(i));
+        let takes = |i: usize| !view.is_kept(i) && view.takes_slot(i) && (view.counts(i) || view.is_given_slot(i));
         let is_moving = match &view.rules.step {
             Some(step) => {
                 let begins = |i| view.is_between(i) || step.status.waits() && view.is_starting(i);
@@ -248,7 +248,7 @@ impl RolloutPlan {
                 (step.nodes.saturating_sub(begun), Standstill::Step(step.status.clone()))
             }
             None => {
-                let old = view.all(|i| view.nodes[i].should_run && is_kept(i)).count();
+                let old = view.all(|i| view.nodes[i].should_run && view.is_kept(i)).count();
                 (old.saturating_sub(on_the_way).saturating_sub(reach.kept), Standstill::Partition(reach.kept.min(old)))
             }
         };

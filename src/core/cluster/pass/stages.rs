@@ -93,11 +93,11 @@ pub(super) fn stage(
         // A node that has just taken it and is away may have been cut off by it: its deadline decides.
         let is_gone = || !node.ready || node.agent == AgentLiveness::Dead;
         let had_time = || live().all(|i| i.created + deadline(daemon) <= now);
-        // A node that claims it and failed before it had it keeps its place in the step.
         let claims = node.replacing && !has_it;
         let is_lost = match runs_it {
             true => !is_available && (node.failed || is_gone() && had_time()),
-            false => (claims || has_it) && node.failed,
+            // One that failed there keeps its place in the step, also once its node went back by itself.
+            false => node.failed,
         };
         desired += 1;
         // A node that is only away can take it, and so can one that lacks an object once that exists; not one that starts
@@ -115,11 +115,7 @@ pub(super) fn stage(
     // A pod that is restarted and a node that is not well for a moment begin no hold anew.
     let keeps = |n: &&NodeFact<'_>| {
         let belongs = n.should_run || n.belongs;
-        belongs
-            && (facts::has_wanted(daemon, n)
-                || n.restarts(rules)
-                || n.unreported_until.is_some()
-                || n.replacing && n.failed)
+        belongs && (facts::has_wanted(daemon, n) || n.restarts(rules) || n.unreported_until.is_some() || n.failed)
     };
     let kept = facts.iter().filter(keeps).count();
     let is_away = rollout::is_outage(rules, facts) || rollout::is_silence(rules, facts);

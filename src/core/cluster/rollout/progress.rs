@@ -85,6 +85,18 @@ impl<'a> RolloutView<'a> {
         is_new(self.progress[index])
     }
 
+    /// Whether the wanted revision runs on a node, is restarted there, or has failed there. Neither a restart nor a node that
+    /// went back by itself gives its place in a step, or beside a partition, to another node.
+    pub(super) fn has_had(&self, index: usize) -> bool {
+        self.is_new(index) || self.nodes[index].failed || self.nodes[index].restarts(self.rules)
+    }
+
+    /// Whether a node is kept on the old revision: nothing takes it back to the released one, and the wanted one has not
+    /// failed there.
+    pub(super) fn is_kept(&self, index: usize) -> bool {
+        self.is_old(index) && !self.returns(index) && !self.nodes[index].failed
+    }
+
     /// Whether a node has ended the old one, and has yet to start the new one.
     pub(super) fn is_between(&self, index: usize) -> bool {
         self.nodes[index].replacing && self.progress[index] == NodeProgress::Missing
@@ -117,14 +129,10 @@ impl<'a> RolloutView<'a> {
     }
 
     /// Whether a node is one of those that a step allows: the wanted revision is given to it or runs there, or may run
-    /// there because its agent has not reported yet. A restart gives its place to no other node.
+    /// there because its agent has not reported yet.
     pub(super) fn may_have_begun(&self, index: usize) -> bool {
         let node = &self.nodes[index];
-        self.is_new(index)
-            || node.restarts(self.rules)
-            || node.is_under_way()
-            || node.broken
-            || node.unreported_until.is_some()
+        self.has_had(index) || node.is_under_way() || node.broken || node.unreported_until.is_some()
     }
 
     /// Whether a node keeps its slot only because its agent's liveness is unknown, or may do so.

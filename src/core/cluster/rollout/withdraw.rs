@@ -114,13 +114,12 @@ pub(super) fn beyond_reach(view: &RolloutView<'_>, reach: &Reach, withdraw: &mut
     let is_given = |index: usize| view.nodes[index].is_under_way() && !is_out.contains(&index);
     let surplus = match &view.rules.step {
         Some(step) => {
-            let has_begun = |i: usize| view.counts(i) && !is_out.contains(&i) && (view.is_new(i) || is_given(i));
+            let has_begun = |i: usize| view.counts(i) && !is_out.contains(&i) && (view.has_had(i) || is_given(i));
             view.all(has_begun).count().saturating_sub(step.nodes)
         }
         None => {
-            let is_kept = |i: usize| view.is_old(i) && !view.returns(i);
-            let old = view.all(|i| view.nodes[i].should_run && is_kept(i)).count();
-            let under_way = view.all(|i| is_kept(i) && is_given(i)).count();
+            let old = view.all(|i| view.nodes[i].should_run && view.is_kept(i)).count();
+            let under_way = view.all(|i| view.is_kept(i) && is_given(i)).count();
             reach.kept.saturating_sub(old.saturating_sub(under_way))
         }
     };

@@ -360,3 +360,15 @@ fn a_restart_gives_its_place_in_a_step_to_no_other_node() {
     assert_eq!(of(node("a", &old_ends)), ["c"]);
     assert_eq!(of(node("a", &[])), ["c"]);
 }
+
+#[test]
+fn a_node_that_went_back_by_itself_gives_its_place_to_no_other() {
+    let nodes = || [NodeFact { failed: true, ..node("a", OLD) }, node("b", OLD), node("c", OLD), node("d", OLD)];
+    let by = |size| RolloutRules { step: Some(step(size)), ..rules(4) };
+    assert_eq!(approves(&by(1), &nodes()), NONE);
+    assert_eq!(approves(&by(2), &nodes()), ["b"], "the step has another node");
+    let kept = |number| RolloutRules { partition: IntOrPercent::Int(number), ..rules(4) };
+    assert_eq!(approves(&kept(3), &nodes()), NONE);
+    assert_eq!(approves(&kept(2), &nodes()), ["b"]);
+    assert_eq!(approves(&rules(4), &nodes()), ["b", "c", "d"]);
+}
