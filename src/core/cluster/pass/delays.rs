@@ -4,6 +4,8 @@
 
 use std::collections::BTreeMap;
 
+use serde_json::Value;
+
 use crate::core::annotations::progress_deadline;
 use crate::core::cluster::liveness::AgentLiveness;
 use crate::core::cluster::rollout::ApprovalFact;
@@ -13,6 +15,7 @@ use crate::core::cluster::rollout::UNCLAIMED;
 use crate::core::cluster::snapshot::ReportedDaemon;
 use crate::core::cluster::snapshot::WatchedDaemon;
 use crate::core::cluster::snapshot::WatchedNode;
+use crate::core::json::Json;
 use crate::core::model::PROGRESS_DEADLINE;
 use crate::core::status::State;
 use crate::core::time::Span;
@@ -21,6 +24,11 @@ use crate::core::time::Timestamp;
 use super::Basis;
 use super::cut_off;
 use super::reported::NodeRow;
+
+/// The grace period in seconds where none is written, as the API server defaults it.
+const GRACE: i64 = 30;
+/// A longer one, in seconds, counts as this.
+const LONGEST_GRACE: i64 = 86_400;
 
 /// The progress deadline where none is written.
 const DEADLINE: Span = Span::from_secs(600);
@@ -102,7 +110,8 @@ pub(super) fn of(known: &Basis<'_>, daemon: &WatchedDaemon, row: &NodeRow<'_>) -
     let has_begun = is_late_yet && (is_begun || before.has_begun && !waits(reported));
     let before = before.not_ready.filter(|_| before.has_begun == has_begun);
     let is_apart = || node.zip(took).is_some_and(|(node, took)| breaks_apart(known, daemon, node, took));
-    let counts = is_late_yet && (before.is_some() || !is_apart());
+    let ends_in_time = || claimed.is_some_and(|at| known.now < at + ending(daemon, &reported.instances));
+    let counts = is_late_yet && (before.is_some() || !is_apart()) && !ends_in_time();
     Some(NodeDelay {
         not_ready: counts.then(|| since(before)),
         has_begun: counts && has_begun,
@@ -115,6 +124,19 @@ pub(super) fn of(known: &Basis<'_>, daemon: &WatchedDaemon, row: &NodeRow<'_>) -
 fn breaks_apart(known: &Basis<'_>, daemon: &WatchedDaemon, node: &WatchedNode, took: Timestamp) -> bool {
     let since = cut_off::not_ready_since(known, daemon, node).unwrap_or(known.now);
     !node.ready && (since + SKEW < took || since >= took + deadline(daemon))
+}
+
+/// What the kubelet takes beyond a pod's grace period to end it.
+const ENDING: Span = Span::from_secs(30);
+
+/// How long an old instance may take to end before the new one begins: that is no part of the new one's deadline.
+pub(super) fn ending(daemon: &WatchedDaemon, instances: &[InstanceFact]) -> Span {
+    let spec = daemon.daemon_set.template.at("spec");
+    let grace = spec.and_then(|spec| spec.at("terminationGracePeriodSeconds")).and_then(Value::as_i64).unwrap_or(GRACE);
+    match instances.iter().all(|instance| instance.ending) && !instances.is_empty() {
+        true => Span::from_secs(grace.clamp(0, LONGEST_GRACE)) + ENDING,
+        false => Span::ZERO,
+    }
 }
 
 /// When an older instance that ends is late: the wanted one has been ready for the progress deadline by then.
@@ -144,5 +166,5 @@ pub(super) fn claimed_at(known: &Basis<'_>, daemon: &WatchedDaemon, (node, given
 /// When a node that has claimed the wanted revision, and still has the old instance, is late.
 pub(super) fn claim_ends(known: &Basis<'_>, daemon: &WatchedDaemon, node: &NodeFact<'_>) -> Option<Timestamp> {
     let claimed = node.approval.filter(|given| node.replacing && given.revision == daemon.wanted)?;
-    Some(claimed_at(known, daemon, (node.name, claimed)) + deadline(daemon))
+    Some(claimed_at(known, daemon, (node.name, claimed)) + deadline(daemon) + ending(daemon, node.instances))
 }

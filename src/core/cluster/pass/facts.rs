@@ -82,7 +82,8 @@ pub(super) fn nodes<'a>(known: &Basis<'a>, daemon: &WatchedDaemon) -> Vec<NodeFa
         let stays = reported.is_some_and(|reported| {
             reported.staged.is_none() && reported.instances.iter().all(|i| i.revision != daemon.wanted)
         });
-        let is_claim_late = stays && claimed.is_some_and(|at| at + delays::deadline(daemon) <= known.now);
+        let ending = reported.map_or(Span::ZERO, |reported| delays::ending(daemon, &reported.instances));
+        let is_claim_late = stays && claimed.is_some_and(|at| at + delays::deadline(daemon) + ending <= known.now);
         all.push(NodeFact {
             name,
             should_run,

@@ -129,3 +129,20 @@ fn a_revision_is_not_released_while_a_node_that_went_away_with_it_may_yet_fail()
     assert_eq!(reason(NOW + ms(59_000)), "RollingOut");
     assert_eq!(reason(NOW + ms(60_000)), "Complete", "one node may fail");
 }
+
+#[test]
+fn the_time_that_the_old_pod_takes_to_end_is_no_part_of_the_deadline() {
+    let mut view = with_one_released(json!({"daemonlet.dev/max-failed": "0", "daemonlet.dev/progress-deadline": "1m"}));
+    let old = json!({"pod": "o", "revision": hash("one"), "created": NOW.to_string(), "ending": true});
+    let ends = json!({"instances": [old], "replacing": hash("two")});
+    view.put(WatchedKind::NodeDaemons, report("a", "one", ends, approval("two", &NOW.to_string())));
+    let mut at = |seconds: i64| {
+        let plan = view.plan(NOW + ms(seconds * 1_000));
+        (halt(&plan).is_some(), condition(&plan, "Degraded").2)
+    };
+    // Its grace period is 30 s, and the kubelet has as many more.
+    for seconds in [0, 59, 61, 119] {
+        assert_eq!(at(seconds), (false, String::new()), "{seconds}");
+    }
+    assert!(at(121).0, "it began to count at 61 s");
+}
