@@ -99,6 +99,7 @@ mod tests {
             overlays: None,
             ready_since: ready_since.map(at),
             was_ready: false,
+            is_found: false,
             created: at(0),
             ending: false,
         }

@@ -82,6 +82,13 @@ struct Basis<'a> {
     now: Timestamp,
 }
 
+impl Basis<'_> {
+    /// By how much the wall clock was set back within the term: the clock of the term is so much ahead of it.
+    fn set_back(&self) -> Span {
+        (Span::ZERO - self.state.ahead).max(Span::ZERO)
+    }
+}
+
 /// Plans everything.
 pub fn plan(view: &ClusterSnapshot, state: &CoordinatorState, settings: &Settings, now: Timestamp) -> ClusterPlan {
     let agents = AgentFact::all(view, state, now);
@@ -169,7 +176,7 @@ fn coordinate(known: &Basis<'_>, key: &ObjectKey, daemon: &WatchedDaemon, plan: 
     let min_ready = min_ready(daemon);
     // Two writers never fight over one field.
     let gated = owners::is_gated(&daemon.daemon_set) || conflict.is_some();
-    let mut history = revisions::plan(view, key, daemon, &facts, now);
+    let mut history = revisions::plan(known, key, daemon, &facts);
     let known_current =
         history.current.as_ref().and_then(|name| view.revisions.get(&ObjectKey::new(&key.namespace, name)));
     let current = known_current.map(|known| &known.revision);

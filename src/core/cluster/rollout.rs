@@ -204,16 +204,18 @@ impl RolloutPlan {
         let waits_for_trigger = view.rules.when.is_some();
         let mut left = allowed;
         for index in candidates {
-            if !view.returns(index) {
-                if left == 0 {
-                    continue;
-                }
-                left -= 1;
+            let is_bounded = !view.returns(index);
+            if is_bounded && left == 0 {
+                continue;
             }
             // What is unavailable already costs nothing to replace, and what waits for a trigger does not before that.
-            let is_free =
-                view.progress[index] == NodeProgress::Old(false) || view.has_surplus(index) || waits_for_trigger;
-            if is_free || self.slots < view.budget {
+            let is_doubtful = view.is_doubtful(index);
+            let is_unavailable = view.progress[index] == NodeProgress::Old(false) && !is_doubtful;
+            let is_free = is_unavailable || view.has_surplus(index) || waits_for_trigger;
+            // What may be available has its own slot already.
+            let others = self.slots - usize::from(is_doubtful && view.takes_slot(index));
+            if is_free || others < view.budget {
+                left -= usize::from(is_bounded);
                 self.slots += usize::from(!view.takes_slot(index) && !waits_for_trigger);
                 self.waiting += usize::from(waits_for_trigger);
                 self.approve.push(index);

@@ -144,6 +144,8 @@ pub struct NodeReport {
     became_ready: FirstSeen,
     /// Approvals of a former term that were not claimed at the first look.
     unclaimed: FirstSeen,
+    /// When a pass first looked at what it says.
+    first_look: Option<Timestamp>,
     /// Whether no pass has looked at it yet: its times are as they were reported.
     is_new: bool,
 }

@@ -23,6 +23,7 @@ use crate::core::time::Timestamp;
 use crate::core::update_trigger::UpdateTrigger;
 
 use super::Basis;
+use super::cut_off;
 use super::delays;
 use super::min_ready;
 use super::stages;
@@ -190,8 +191,8 @@ fn suspect(
     // If this process does not remember the node, an autoscaler's taint counts as set while it was well.
     let is_removed = || node.view.taints.iter().any(|taint| REMOVED.contains(&taint.key.as_str()));
     let is_leaving = is_announced && (node.ready || before.map_or_else(is_removed, |before| before.is_leaving));
-    let since = before.and_then(|before| before.since).or(node.not_ready_since).filter(|since| *since <= known.now);
-    let since = since.unwrap_or(known.now);
+    let since = before.and_then(|before| before.since).filter(|since| *since <= known.now);
+    let since = since.or_else(|| cut_off::by_its_condition(known, node)).unwrap_or(known.now);
     let verdict = if current.is_retried(fact.name) {
         NodeVerdict::Innocent
     } else if fact.failed {

@@ -49,11 +49,16 @@ pub(super) fn is_cut_off(
     is_soon && took + deadline <= known.now
 }
 
-/// Since when a node is not ready: by the condition of its Node, or, if the clock by which that was written is ahead,
-/// since this coordinator saw it.
+/// Since when a node is not ready: by the condition of its Node, or, if that counts for nothing, since this coordinator saw it.
 pub(super) fn not_ready_since(known: &Basis<'_>, daemon: &WatchedDaemon, node: &WatchedNode) -> Option<Timestamp> {
     let seen = || suspect(known, daemon, node)?.since;
-    node.not_ready_since.filter(|since| *since <= known.now).or_else(seen)
+    by_its_condition(known, node).or_else(seen)
+}
+
+/// Since when a node is not ready by the condition of its Node, on the clock of the term: that stays ahead of a wall clock that
+/// was set back. `None`: the clock by which the condition was written is ahead.
+pub(super) fn by_its_condition(known: &Basis<'_>, node: &WatchedNode) -> Option<Timestamp> {
+    node.not_ready_since.map(|since| since + known.set_back()).filter(|since| *since <= known.now)
 }
 
 /// What was seen of a node that may have been broken by the wanted revision.

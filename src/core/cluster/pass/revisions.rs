@@ -20,7 +20,6 @@ use crate::core::model::ObjectKey;
 use crate::core::model::STATIC_GATE;
 use crate::core::owners;
 use crate::core::time::Span;
-use crate::core::time::Timestamp;
 
 use super::Basis;
 use super::ClusterPlan;
@@ -30,19 +29,21 @@ const AWAITED: Span = Span::from_secs(30);
 
 /// What is to be written about the history of a DaemonSet.
 pub(super) fn plan(
-    view: &ClusterSnapshot,
+    known: &Basis<'_>,
     key: &ObjectKey,
     daemon: &WatchedDaemon,
     facts: &[NodeFact<'_>],
-    now: Timestamp,
 ) -> history::RevisionPlan {
+    let view = known.view;
+    // Its times are those at which the API server created the revisions.
+    let set_back = known.set_back();
     let mut seen: BTreeSet<Name> = BTreeSet::new();
     let instances = facts.iter().flat_map(|node| node.instances);
     seen.extend(instances.map(|i| i.revision));
     let mut in_use: BTreeSet<String> = seen.into_iter().map(|name| view.names.text(name).to_owned()).collect();
     // First instances may take the released revision, even if no node runs it now.
     in_use.extend(RolloutStatus::of(&daemon.status, daemon.generation).released.map(|released| released.hash));
-    let (known, others, releases) = known_revisions(view, key, daemon);
+    let (revisions, others, releases) = known_revisions(view, key, daemon);
     let wanted = history::Wanted {
         name: &key.name,
         template: &daemon.template,
@@ -50,9 +51,10 @@ pub(super) fn plan(
         limit: daemon.limit,
         others: &others,
         in_use: &in_use,
-        now,
+        now: known.now - set_back,
     };
-    let mut plan = history::plan(&wanted, &known);
+    let mut plan = history::plan(&wanted, &revisions);
+    plan.look_again = plan.look_again.map(|at| at + set_back);
     plan.writes.splice(..0, releases);
     plan
 }

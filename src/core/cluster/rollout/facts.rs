@@ -19,6 +19,8 @@ pub struct InstanceFact {
     pub ready_since: Option<Timestamp>,
     /// Whether that is only when the coordinator first saw it: it had been ready for an unknown time.
     pub was_ready: bool,
+    /// Whether it was ready when the coordinator first looked: by a clock that is behind it may seem to be so for less long.
+    pub is_found: bool,
     /// When it was made.
     pub created: Timestamp,
     pub ending: bool,

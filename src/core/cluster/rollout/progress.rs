@@ -80,6 +80,13 @@ impl<'a> RolloutView<'a> {
             && newest.is_some_and(|newest| newest.revision != self.rules.wanted)
     }
 
+    /// Whether what runs on a node is old and may be available though it does not count as that: it takes a slot, and to end
+    /// it costs one.
+    pub(super) fn is_doubtful(&self, index: usize) -> bool {
+        let node = &self.nodes[index];
+        self.progress[index] == NodeProgress::Old(false) && node.ready && node.live().any(|instance| instance.is_found)
+    }
+
     /// Whether the wanted revision runs on a node.
     pub(super) fn is_new(&self, index: usize) -> bool {
         is_new(self.progress[index])
@@ -177,7 +184,8 @@ impl<'a> RolloutView<'a> {
     pub(super) fn next_change(&self) -> Option<Timestamp> {
         let changes = self.nodes.iter().flat_map(|node| {
             let newest = node.newest();
-            let ready = newest.and_then(|newest| newest.ready_since).map(|since| since + self.min_ready);
+            let ready = node.live().filter_map(|instance| instance.ready_since).map(|since| since + self.min_ready);
+            let ready = ready.filter(|at| *at > self.now).min();
             let held = newest
                 .filter(|newest| is_new_alone(node, self.rules, newest))
                 .and_then(|newest| (!self.rules.exact && node.approval.is_some()).then(|| newest.created + HOLD));

@@ -92,7 +92,8 @@ impl RolloutPlan {
         let is_stuck = |i: &usize| is_stuck(&nodes[*i]);
         let is_kept = |i: &usize| {
             let is_given = nodes[*i].replacing || view.is_given_slot(*i) || nodes[*i].broken;
-            !is_given && view.progress[*i] == NodeProgress::Old(false)
+            // What may be available soon is so by time alone.
+            !is_given && view.progress[*i] == NodeProgress::Old(false) && !view.is_doubtful(*i)
         };
         if taking.is_empty() || !taking.iter().all(|i| is_stuck(i) || is_kept(i)) {
             return;

@@ -38,7 +38,15 @@ fn rules(max_unavailable: u32) -> RolloutRules {
 }
 
 const fn fact(revision: Name, ready_since: Option<Timestamp>) -> InstanceFact {
-    InstanceFact { revision, overlays: None, ready_since, was_ready: false, created: at(0), ending: false }
+    InstanceFact {
+        revision,
+        overlays: None,
+        ready_since,
+        was_ready: false,
+        is_found: false,
+        created: at(0),
+        ending: false,
+    }
 }
 
 fn instance(updated: bool, ready: bool) -> InstanceFact {

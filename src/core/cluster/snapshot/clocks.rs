@@ -6,9 +6,10 @@
 //! ready since the coordinator last looked is ready since the coordinator saw that, even if it was ready long ago by
 //! its node's clock: otherwise the time for which it has to be available would be over at once. The same holds for the
 //! time at which an instance was made: otherwise its progress deadline would be over at once. What is there at the
-//! first look counts by its node's clock. If its time lies ahead, as seen by a coordinator whose clock is behind, it has been
-//! ready for an unknown time. An approval that a former holder of the Lease gave has its time limit from the first look on:
-//! that one's clock may differ, and no agent could claim it meanwhile.
+//! first look counts by its node's clock, and is marked as found: by a right clock it may have been ready for longer. If
+//! its time lies ahead, as seen by a coordinator whose clock is behind, it has been ready for an unknown time. An approval that
+//! a former holder of the Lease gave has its time limit from the first look on: that one's clock may differ, and no agent could
+//! claim it meanwhile.
 
 use std::collections::BTreeMap;
 
@@ -107,6 +108,7 @@ impl NodeReport {
         if !std::mem::replace(&mut self.is_new, false) {
             return;
         }
+        let first_look = *self.first_look.get_or_insert(now);
         let before = std::mem::take(&mut self.ahead);
         let ahead = &mut self.ahead;
         // Whether it was so before, if it is a time since when an instance is ready that was not seen to become so.
@@ -125,6 +127,7 @@ impl NodeReport {
                 heed(&mut instance.created, false);
                 if let Some(since) = &mut instance.ready_since {
                     let is_found = !self.became_ready.contains_key(&(*key, *since));
+                    instance.is_found = is_found && *since <= first_look;
                     count_from(&mut self.became_ready, *key, since, now);
                     instance.was_ready = heed(since, is_found);
                 }

@@ -166,6 +166,7 @@ impl ClusterSnapshot {
             appeared: BTreeMap::new(),
             became_ready: BTreeMap::new(),
             unclaimed: BTreeMap::new(),
+            first_look: None,
             is_new: true,
         };
         let entry = self.entry(object.str_at(["metadata", "name"]).to_owned());
@@ -175,8 +176,9 @@ impl ClusterSnapshot {
         let became_ready = before.map(|before| before.become_ready(&report.daemons)).unwrap_or_default();
         let appeared = before.map(|before| before.appear(&report.daemons)).unwrap_or_default();
         let unclaimed = report.unclaimed_since(before);
+        let first_look = before.filter(|before| before.said != 0).and_then(|before| before.first_look);
         let ahead = known.map(|known| known.ahead).unwrap_or_default();
-        entry.report = Some(NodeReport { ahead, appeared, became_ready, unclaimed, ..report });
+        entry.report = Some(NodeReport { ahead, appeared, became_ready, unclaimed, first_look, ..report });
     }
 }
 
@@ -194,6 +196,7 @@ fn reported(names: &mut Names, report: DaemonReport) -> (Name, ReportedDaemon) {
         overlays: digest(names, &i.overlays),
         ready_since: i.ready_since.as_deref().map(time),
         was_ready: false,
+        is_found: false,
         created: time(&i.created),
         ending: i.ending,
     });

@@ -202,3 +202,51 @@ fn what_is_ready_in_the_first_report_of_an_object_that_is_made_anew_was_ready_be
     NODES.iter().for_each(|name| view.put(WatchedKind::NodeDaemons, anew(name)));
     assert_eq!(approved(&view.plan(NOW)).len(), 1, "no old instance is free to replace");
 }
+
+#[test]
+fn a_coordinator_that_takes_over_replaces_no_more_than_the_budget_of_what_became_ready_lately() {
+    let running = |name: &str, since: i64| {
+        let since = (NOW + ms(since)).to_string();
+        let instance = json!([{"pod": "p", "revision": hash("one"), "created": since, "readySince": since}]);
+        report(name, "one", json!({"instances": instance}), json!([]))
+    };
+    let mut view = world(json!({}));
+    let mut daemon = daemon_set("two", json!({}), json!({}));
+    daemon["spec"]["minReadySeconds"] = json!(45);
+    daemon["metadata"]["generation"] = json!(10);
+    view.put(WatchedKind::DaemonSets, daemon);
+    for name in NODES {
+        view.take(Change::Gone(WatchedKind::NodeDaemons, Box::new(running(name, 0))));
+    }
+    // By their clocks, which may be behind, they have been ready for 5 s.
+    for at in [0, 1_000, 39_000] {
+        NODES.iter().for_each(|name| view.put(WatchedKind::NodeDaemons, running(name, -5_000)));
+        let plan = view.plan(NOW + ms(at));
+        assert_eq!((approved(&plan), condition(&plan, "Degraded").0.as_str()), (vec![], "False"), "{at}");
+    }
+    // What begins anew after that is not available yet, as everybody sees.
+    let mut others = ClusterWorld { view: view.view.clone(), state: CoordinatorState::default() };
+    ["c", "d"].iter().for_each(|name| others.put(WatchedKind::NodeDaemons, running(name, 39_500)));
+    let plan = others.plan(NOW + ms(39_500));
+    assert_eq!(approved(&plan), ["c", "d"].map(|name| (name.to_owned(), hash("two"))));
+    assert_eq!(approved(&view.plan(NOW + ms(40_000))).len(), 1);
+}
+
+#[test]
+fn duplicates_of_a_revision_are_merged_by_the_clock_that_is_right_though_the_term_is_ahead_of_it() {
+    let mut view = world(json!({}));
+    view.state.ahead = ms(-3_600_000);
+    let mut duplicate = revision("two", 3);
+    duplicate["metadata"]["name"] = json!("net-duplicate");
+    duplicate["metadata"]["uid"] = json!("another");
+    duplicate["metadata"]["creationTimestamp"] = json!((NOW - ms(3_600_000)).to_string());
+    view.put(WatchedKind::Revisions, duplicate);
+    let is_deletion = |write: &ObjectWrite| {
+        matches!(write, ObjectWrite::Revision { write: history::RevisionWrite::Delete { .. }, .. })
+    };
+    for (at, deletions) in [(0, 0), (29_999, 0), (30_000, 1)] {
+        let plan = view.plan(NOW + ms(at));
+        assert_eq!(plan.writes.iter().filter(|write| is_deletion(write)).count(), deletions, "{at}");
+        assert!(deletions == 1 || plan.look_again <= Some(NOW + ms(30_000)), "{at}: {:?}", plan.look_again);
+    }
+}

@@ -74,6 +74,42 @@ fn nodes_that_are_not_ready_for_a_reason_of_their_own_halt_nothing() {
 }
 
 #[test]
+fn a_node_is_judged_by_the_clock_of_the_term_though_the_wall_clock_was_set_back() {
+    // A node takes the revision at NOW, and its Node has this condition so many seconds after. By other clocks, and by that of
+    // this coordinator since it was set back, all this happens an hour earlier, or it was right before it was set back.
+    const SET_BACK: i64 = 3_600;
+    let halts = |status: &str, since: i64, others: i64| {
+        let mut view =
+            with_one_released(json!({"daemonlet.dev/max-failed": "0", "daemonlet.dev/progress-deadline": "1m"}));
+        view.state.ahead = ms(-SET_BACK * 1_000);
+        let second = |seconds: i64| NOW + ms(seconds * 1_000);
+        let theirs = |seconds: i64| second(seconds + others).to_string();
+        let instance = |ready: Option<i64>| {
+            let ready = ready.map(theirs);
+            json!({"instances": [{"pod": "p", "revision": hash("two"), "created": theirs(0), "readySince": ready}]})
+        };
+        view.plan(second(-1));
+        for (at, ready) in [(0, None), (5, Some(5))] {
+            view.put(WatchedKind::NodeDaemons, report("a", "two", instance(ready), json!([])));
+            view.plan(second(at));
+        }
+        let mut broken = node("a", status);
+        broken["status"]["conditions"][0]["lastTransitionTime"] = json!(theirs(since));
+        view.put(WatchedKind::Nodes, broken);
+        let ready = (status == "Unknown").then_some(5);
+        view.put(WatchedKind::NodeDaemons, report("a", "two", instance(ready), json!([])));
+        let passes = [since, since + 1, since + 59, since + 61, since + 600];
+        passes.into_iter().any(|at| halt(&view.plan(second(at))).is_some())
+    };
+    for others in [-SET_BACK, 0] {
+        assert!(halts("False", 20, others), "the revision has broken it");
+        assert!(halts("Unknown", 20, others), "the revision has cut it off");
+        assert!(!halts("False", SET_BACK, others), "it breaks long after");
+        assert!(!halts("Unknown", SET_BACK, others), "its kubelet stops long after");
+    }
+}
+
+#[test]
 fn a_node_that_was_never_ready_with_it_counts_though_it_goes_long_after() {
     let mut view = with_one_released(json!({"daemonlet.dev/progress-deadline": "1m"}));
     let fresh = json!({"instances": [{"pod": "p", "revision": hash("two"), "created": NOW.to_string()}]});
