@@ -135,8 +135,7 @@ impl Planner<'_> {
         if outdated.is_empty() && !needs_approval {
             self.plan.record.pending_update = None;
         }
-        let surge = target.daemon_set.allows_surge() && !target.rollback;
-        let outdated = self.worth_keeping_first(outdated);
+        let outdated = self.worth_keeping_first(outdated, &target);
         match (current.split_last(), outdated.split_first()) {
             (Some((new, older)), Some((old, others))) => {
                 self.end_all(older.iter().chain(others), &Reason::NewerHere);
@@ -152,6 +151,7 @@ impl Planner<'_> {
             (None, Some((old, others))) => {
                 self.end_all(others.iter(), &Reason::NewerHere);
                 self.plan.summary.wanted_revision = Some(desired.clone());
+                let surge = target.daemon_set.allows_surge() && !self.gives_way(old, &target);
                 self.replace(&target, old, misplaced, surge);
             }
             (None, None) if misplaced.is_some() => {
@@ -209,13 +209,18 @@ impl Planner<'_> {
     }
 
     /// Of several outdated instances the oldest ready one stays until the new one is ready (upstream keeps the
-    /// oldest); without a ready one, the oldest. It comes first.
-    fn worth_keeping_first(&self, mut outdated: Vec<Instance>) -> Vec<Instance> {
+    /// oldest); without a ready one, the oldest. It comes first. What is returned from is not worth keeping.
+    fn worth_keeping_first(&self, mut outdated: Vec<Instance>, target: &Target) -> Vec<Instance> {
         let ready = |i: &Instance| matches!(self.facts.readiness(i), Readiness::Ready { .. });
         if outdated.len() > 1 {
-            outdated.sort_by_key(|i| (!ready(i), i.incarnation));
+            outdated.sort_by_key(|i| (self.gives_way(i, target), !ready(i), i.incarnation));
         }
         outdated
+    }
+
+    /// Whether the instance is what a return to `target` is from: it may do harm, and ends first, also with surge.
+    fn gives_way(&self, instance: &Instance, target: &Target) -> bool {
+        target.rollback && self.plan.record.failed.as_ref().is_none_or(|failed| failed.revision == instance.revision)
     }
 
     /// Updates instances of the wanted revision with what is outside the template (ServiceAccounts and policies may
@@ -303,7 +308,9 @@ impl Planner<'_> {
         self.show(new);
         if let Some(order) = old.restart.as_ref().filter(|_| self.is_ordered(old)) {
             self.end(&old.uid, Reason::Ordered(order.cause.clone()));
-        } else if target.rollback || self.availability(&target.daemon_set, new, Span::ZERO) != Availability::No {
+        } else if self.gives_way(old, target)
+            || self.availability(&target.daemon_set, new, Span::ZERO) != Availability::No
+        {
             self.end(&old.uid, Reason::TookOver);
         } else if self.is_broken(old) && !self.may_be_reported_late(old, new) {
             self.end(&old.uid, Reason::BrokenBesideNew);

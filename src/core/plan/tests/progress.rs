@@ -165,6 +165,30 @@ fn in_a_surge_the_old_instance_stays_and_the_failed_one_goes() {
 }
 
 #[test]
+fn a_return_from_a_surge_ends_what_serves_only_when_what_returns_is_available() {
+    let surge = |image| {
+        let mut daemon_set = rolling_back(image);
+        daemon_set.update_strategy =
+            UpdateStrategy::RollingUpdate { max_unavailable: IntOrPercent::Int(0), max_surge: IntOrPercent::Int(1) };
+        daemon_set
+    };
+    let mut bench = Bench::good(&surge("a"));
+    assert_eq!(bench.pass(&wanted(&surge("b"))), ["start uid-b-1"]);
+    bench.world.ready.insert("uid-b-1".to_owned(), bench.now);
+    assert_eq!(bench.converge(&wanted(&surge("b"))), ["end uid-a-0", "finish uid-a-0"]);
+    let desired = wanted(&surge("c"));
+    assert_eq!(bench.converge(&desired), ["start uid-c-2"]);
+    assert_eq!(bench.record.good.as_ref().unwrap().revision, "a", "no other one has been ready for long");
+    bench.world.ready.remove("uid-b-1");
+    bench.world.not_ready.insert("uid-b-1".to_owned());
+    bench.fails("uid-c-2", crash());
+    bench.now += DEADLINE;
+    assert_eq!(bench.converge(&desired), ["end uid-c-2", "start uid-a-3", "finish uid-c-2"]);
+    bench.world.ready.insert("uid-a-3".to_owned(), bench.now);
+    assert_eq!(bench.converge(&desired), ["end uid-b-1", "finish uid-b-1"]);
+}
+
+#[test]
 fn images_that_cannot_be_pulled_leave_the_old_instance_and_hold_no_first_one_up() {
     let mut bench = Bench::running("a");
     let desired = wanted(&daemon_set("b"));
