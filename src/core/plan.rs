@@ -282,6 +282,7 @@ pub fn plan_daemon(
             planner.plan.actions.push(Action::Confirm { reason });
         }
         Desired::Kept { reason } => {
+            planner.order_retries();
             planner.keep(State::Unknown, [Reason::Desired(reason.clone())]);
             planner.hint_release();
         }

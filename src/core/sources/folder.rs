@@ -59,11 +59,12 @@ pub(super) fn resolve_folder(known: &KnownDefinition<'_>, record: &DaemonRecord,
     }
 }
 
-/// The running instance stays; one that was ended to return comes back as it was. What bridges until the DaemonSet
+/// The running instance stays; one that was ended to return, or that another is to replace, comes back as it was. What bridges until the DaemonSet
 /// controller's pod runs is needed again at a boot, by the API's last word.
 fn kept(known: &KnownDefinition<'_>, record: &DaemonRecord, reason: DesiredReason) -> Desired {
     let bridges = || known.remembered.filter(|_| record.bootstrap && record.instances.is_empty());
-    match record.definition().filter(|_| record.has_ended_to_return()).or_else(bridges) {
+    let is_ordered = record.live().any(|instance| instance.restart.is_some());
+    match record.definition().filter(|_| is_ordered || record.has_ended_to_return()).or_else(bridges) {
         Some(daemon_set) => {
             let mode = if record.bootstrap { Mode::Bootstrap } else { Mode::Static };
             Desired::Held { daemon_set: Arc::clone(daemon_set), mode, why: Hold::Undefined(reason), ask: false }

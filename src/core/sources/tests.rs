@@ -17,6 +17,8 @@ use crate::core::record::EndConfirmation;
 use crate::core::record::Instance;
 use crate::core::record::LastRun;
 use crate::core::record::Phase;
+use crate::core::record::RestartCause;
+use crate::core::record::RestartOrder;
 use crate::core::rendering::Revision;
 
 use super::*;
@@ -164,6 +166,11 @@ fn what_was_ended_to_return_comes_back_as_it_was_whatever_its_file_says_no_more(
     assert_eq!(desired(&runs), "kept", "nothing is to return");
     runs.last = Some(LastRun { revision: "r".to_owned(), daemon_set: file(), claimed: false });
     assert_eq!(desired(&runs), "held, Static, ask=false");
+    let cause = RestartCause::NotAccepted { reason: String::new() };
+    let restart = Some(RestartOrder { cause, at: at(0), due: at(0) });
+    runs.instances = vec![Instance { restart, daemon_set: Some(file()), ..Instance::new("u", "p", 0, "r", at(0)) }];
+    runs.last = None;
+    assert_eq!(desired(&runs), "held, Static, ask=false", "another one is to replace it");
 }
 
 #[test]

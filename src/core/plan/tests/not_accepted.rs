@@ -204,6 +204,14 @@ fn a_rejection_at_admission_fails_no_revision() {
 }
 
 #[test]
+fn what_the_kubelet_rejects_is_to_be_replaced_though_its_definition_cannot_be_read() {
+    let mut bench = Bench::running("a");
+    bench.world.rejected.insert("uid-a-0".into(), "NodePorts".into());
+    bench.pass(&Desired::Kept { reason: DesiredReason::NotInApi });
+    assert!(bench.record.instances[0].restart.is_some(), "{:?}", bench.record);
+}
+
+#[test]
 fn in_a_surge_the_old_instance_goes_on() {
     let mut surge = daemon_set("b");
     surge.update_strategy =
