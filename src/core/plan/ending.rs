@@ -136,8 +136,8 @@ impl Planner<'_> {
         }
     }
 
-    pub(super) fn gone(&mut self, reason: &DesiredReason, by_list: bool, ignore_file: Option<&str>) {
-        let reason = Reason::Desired(reason.clone());
+    pub(super) fn gone(&mut self, why: &DesiredReason, by_list: bool, ignore_file: Option<&str>) {
+        let reason = Reason::Desired(why.clone());
         if by_list && self.context.removals_held && self.plan.record.live().next().is_some() {
             self.keep(State::Unknown, [reason, Reason::AwaitsSecondList]);
             return;
@@ -157,9 +157,20 @@ impl Planner<'_> {
             return;
         }
         if self.plan.record.instances.is_empty() {
-            self.plan.record.retire();
+            self.retire(why);
         }
         self.show_ended(reason);
+    }
+
+    /// Nothing of the daemon is here any more. Unless it was deleted it may be selected again, and what was handed over in this
+    /// boot still is.
+    fn retire(&mut self, why: &DesiredReason) {
+        let may_return = matches!(why, DesiredReason::NotCovered(_) | DesiredReason::Undefined { .. });
+        let (record, boot) = (&mut self.plan.record, self.context.boot);
+        let hand_over = record.hand_over.take().filter(|hand_over| may_return && hand_over.boot == boot);
+        let failed = record.failed_hand_over.take().filter(|failed| may_return && failed.boot == boot);
+        record.retire();
+        (record.hand_over, record.failed_hand_over) = (hand_over, failed);
     }
 
     /// It is not ours here. Of labels that were taken away, as after a hand-over, only the number is remembered, and what

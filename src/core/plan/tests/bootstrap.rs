@@ -3,6 +3,7 @@
 use crate::core::model::MODE_LABEL;
 use crate::core::model::ObjectMap;
 use crate::core::plan::bootstrap::MISSING;
+use crate::core::policy::NotCovered;
 use crate::core::policy::Policy;
 use crate::core::record::HandOver;
 use crate::core::record::LastRun;
@@ -84,6 +85,30 @@ fn what_was_handed_over_does_not_come_back_when_its_label_is_taken_away() {
     let mut bench = handed_over();
     bench.pass(&Desired::Left { reason: DesiredReason::NotSelected, taken_away: false });
     assert!(bench.record.hand_over.is_some(), "which may select it again");
+}
+
+#[test]
+fn what_was_handed_over_is_known_until_the_end_of_the_boot_where_it_may_be_selected_again() {
+    let gone = |reason| Desired::Gone { reason, by_list: false, ignore_file: None };
+    let undefined = || DesiredReason::Undefined { has_file: false };
+    let mut bench = handed_over();
+    for reason in [DesiredReason::NotCovered(NotCovered::ModeLabelled), undefined()] {
+        bench.pass(&gone(reason));
+        assert!(bench.record.hand_over.is_some() && bench.record.previous.is_none());
+    }
+    bench.world.stock = Some(Stock::Here(unbound(true)));
+    assert_eq!(bench.pass(&desired()), NONE);
+    bench.now += MISSING;
+    assert_eq!(bench.pass(&desired()), ["start uid-a-1"], "once");
+    assert_eq!(bench.pass(&desired()), NONE);
+    bench = handed_over();
+    bench.pass(&gone(DesiredReason::Deleted));
+    assert!(bench.record.hand_over.is_none());
+    bench = handed_over();
+    bench.pass(&gone(undefined()));
+    bench.boot = "boot-2".to_owned();
+    bench.pass(&gone(undefined()));
+    assert!(bench.record.hand_over.is_none());
 }
 
 #[test]
