@@ -55,6 +55,20 @@ impl Boot {
         (self.at, self.since) = (at, uptime);
     }
 
+    /// Takes over what an agent that did not know of `self` has seen of the clock since.
+    pub(super) fn add(&mut self, later: Self) {
+        if self.id != later.id {
+            *self = later;
+            return;
+        }
+        let earlier = later.earlier.iter().rev().map(|clock| (clock.at, clock.up.0));
+        for (at, since) in earlier.chain([(later.at, later.since)]) {
+            // It knows of no clock before its own start, when the one that is known last was still in force.
+            let up = since.max(self.since);
+            self.follow(at + up, up);
+        }
+    }
+
     /// How far the clock was set forward since it was as `before` says, in this boot. A suspended machine's clock goes on.
     pub(super) fn set_forward_since(&self, before: &Self) -> Span {
         match self.id.is_empty() || self.id != before.id {
@@ -124,6 +138,23 @@ mod tests {
         assert_eq!(boot.present(at(8_000_000), now), at(8_000_000), "before the boot");
         assert_eq!(boot.present(at(8_995_000), now), at(8_995_000), "no clock of this boot has shown that");
         assert!(boot.present(at(8_000_000), now) < boot.at);
+    }
+
+    #[test]
+    fn what_a_later_agent_has_seen_of_the_clock_adds_to_what_is_known_of_this_boot() {
+        let mut known = boot();
+        known.follow(at(110_000), secs(20));
+        let mut later = Boot::new("b".to_owned(), at(90_000));
+        later.follow(at(500_000), secs(30));
+        let mut all = known.clone();
+        all.follow(at(500_000), secs(30));
+        known.add(later.clone());
+        assert_eq!(known, all);
+        known.add(later);
+        assert_eq!(known.present(at(105_000), at(510_000)), at(475_000), "5 s after the boot");
+        let other = Boot::new("c".to_owned(), at(1));
+        known.add(other.clone());
+        assert_eq!(known, other, "of another boot nothing is said");
     }
 
     #[test]

@@ -122,9 +122,12 @@ impl Inputs {
     /// an agent last ran.
     pub(super) fn go_on_in_boot(&mut self, state: &mut AgentState) -> Option<String> {
         let last = state.inputs.boot.replace(self.boot.id.clone());
-        if last.as_deref() == Some(&*self.boot.id) && state.inputs.clocks.id == self.boot.id {
+        let is_same = last.as_deref() == Some(&*self.boot.id);
+        // An agent of this boot that could not write may have seen its clocks alone.
+        if state.inputs.clocks.id == self.boot.id && (is_same || !self.boot.id.is_empty()) {
             self.boot.clone_from(&state.inputs.clocks);
-        } else {
+        }
+        if !is_same {
             // The kubelet may use another runtime in this boot.
             state.records.values_mut().flat_map(|record| &mut record.instances).for_each(|i| i.listed = false);
             // Nor does the kubelet of the boot before say how this one is. A daemon may be what makes it Ready.

@@ -184,9 +184,10 @@ impl SavedInputs {
         SavedSecrets { objects: secret, tokens: std::mem::take(&mut self.tokens), rollback_data, files }
     }
 
-    /// Takes what the API server of the same cluster has shown since. Sealed Secrets stay as they are, and do not count any
+    /// Takes what the clock has been since, and what the API server of the same cluster has shown. Sealed Secrets stay as they are, and do not count any
     /// more: newer ones are not kept.
     pub(in crate::node::agent) fn overlay(&mut self, later: Self) {
+        self.clocks.add(later.clocks);
         if self.cluster_uid.is_some() && self.cluster_uid != later.cluster_uid {
             return;
         }

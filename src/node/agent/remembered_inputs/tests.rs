@@ -4,6 +4,7 @@ use super::*;
 use crate::core::model::Kind;
 use crate::core::record::DaemonRecord;
 use crate::core::record::Good;
+use crate::core::time::at;
 use crate::node::agent::versioned_objects::Values;
 
 /// A memory with a Secret in use, and a Secret and a ConfigMap that were kept.
@@ -75,7 +76,9 @@ fn what_the_api_server_said_while_the_state_folder_could_not_be_used_counts() {
         [("one", false, ["new", "new"]), ("one", true, ["new", "old"]), ("two", false, ["old", "old"])]
     {
         let mut saved = of("one", sealed, "old");
-        saved.overlay(of(cluster, false, "new"));
+        let clocks = Boot::new("b".to_owned(), at(1));
+        saved.overlay(SavedInputs { clocks: clocks.clone(), ..of(cluster, false, "new") });
+        assert_eq!(saved.clocks, clocks, "whichever cluster it is");
         let found: BTreeMap<_, _> = saved.objects.into_iter().collect();
         assert_eq!([&*found[&c], &*found[&s]], expected.map(|text| json!(text)).each_ref(), "{cluster} {sealed}");
     }

@@ -15,6 +15,9 @@ use crate::core::plan::Action;
 use crate::core::plan::State;
 use crate::core::render::Endpoint;
 use crate::core::set_aside::DefinitionVersion;
+use crate::core::time::Span;
+use crate::core::time::Timestamp;
+use crate::node::agent::boot::Boot;
 use crate::node::agent::configured::render_options;
 use crate::node::agent::decide::tests::config;
 use crate::node::socket::SocketOperation;
@@ -358,4 +361,15 @@ fn that_the_kubelet_was_not_ready_in_another_boot_says_nothing() {
     };
     assert_eq!(after(&this).len(), 3, "no other kubelet was started since");
     assert_eq!(after("another"), ["reserved"]);
+}
+
+#[test]
+fn what_an_agent_of_this_boot_has_seen_of_the_clock_counts_though_it_could_save_nothing() {
+    let mut agent = TestNode::new().agent();
+    let mut clocks = Boot::new(agent.inputs.boot_id().to_owned(), Timestamp::from_secs(1_000));
+    clocks.follow(Timestamp::from_secs(5_000), Span::from_secs(10));
+    agent.state.inputs.boot = Some("the last one".to_owned());
+    agent.state.inputs.clocks = clocks.clone();
+    assert_eq!(agent.inputs.go_on_in_boot(&mut agent.state).as_deref(), Some("the last one"));
+    assert_eq!(agent.state.inputs.clocks, clocks);
 }
