@@ -22,6 +22,7 @@ use crate::node::api::Scope;
 
 use super::evidence;
 use super::observation::Observation;
+use super::runtime_pods::RuntimePod;
 
 /// How long a mirror pod counts as evidence that the kubelet still works on a pod that ends.
 const LETS_GO: Span = Span::from_secs(15);
@@ -39,7 +40,8 @@ pub(super) struct Ends<'a> {
     pub(super) mirror: Option<&'a Value>,
     /// Whether the runtime has listed any instance of ours: else it may be another than the kubelet's.
     pub(super) is_kubelets: bool,
-    /// Whether the runtime lists none of our instances, though it listed one that is to run: another one answers.
+    /// Whether the runtime lists none of our instances, though it listed one that is to run, or nothing at all, though it listed
+    /// what others run: another one answers.
     pub(super) has_lost_all: bool,
     /// Whether the runtime was asked for this very pass.
     pub(super) has_asked: bool,
@@ -89,6 +91,25 @@ pub(super) fn has_lost_all<'a>(
     }
     let has_listed = before || instances.clone().any(|instance| instance.listed && instance.phase == Phase::Live);
     has_listed && !instances.any(|instance| observation.runtime_pod(&instance.uid).is_some())
+}
+
+/// Whether the runtime has pods of others that run. `before`: whether it last had. An empty list says nothing: what has ended is
+/// listed for some time, so another runtime made it.
+pub(super) fn runs_others<'a>(
+    observation: &Observation,
+    instances: impl Iterator<Item = &'a Instance> + Clone,
+    before: bool,
+) -> bool {
+    let is_other = |pod: &RuntimePod| pod.alive && !instances.clone().any(|instance| instance.uid == pod.uid);
+    match observation.runtime_pods() {
+        [] => before,
+        pods => pods.iter().any(is_other),
+    }
+}
+
+/// Whether the runtime lists no pod at all, though others ran when it last listed any: another one answers.
+pub(super) fn has_lost_others(observation: &Observation, runs_others: bool) -> bool {
+    runs_others && matches!(&observation.runtime, Knowledge::Current(pods) if pods.is_empty())
 }
 
 /// Whether it can be observed when `instance`, which runs, has ended. `not_accepted`: the kubelet did not accept it.

@@ -32,6 +32,7 @@ use super::concerns::restart_orders;
 use super::concerns::restart_orders::Surroundings;
 use super::concerns::volume_checks::Instances;
 use super::definitions::ApiDefinitions;
+use super::ending;
 use super::inputs_on_disk::InputsOnDisk;
 use super::log::Log;
 use super::observation::Observation;
@@ -114,6 +115,9 @@ pub(super) struct AgentState {
     /// Whether it lists nothing of ours since then, though something of it was to run: another runtime answers.
     #[serde(default)]
     pub(super) runtime_has_lost_all: bool,
+    /// Whether it listed pods of others that run, when it last listed any.
+    #[serde(default)]
+    pub(super) runtime_runs_others: bool,
     /// Whether something may run here that no record knows: this process has not asked the runtime yet.
     #[serde(default)]
     pub(super) may_run_unrecorded: bool,
@@ -185,6 +189,7 @@ impl AgentState {
             asks_runtime: false,
             runtime_is_kubelets: false,
             runtime_has_lost_all: false,
+            runtime_runs_others: false,
             may_run_unrecorded: purpose == Purpose::Work,
             rendered_last: None,
             has_no_inputs: false,
@@ -261,7 +266,8 @@ impl AgentState {
         };
         concerns.volume_checks.observe(observation.volume_look, observation.now, instances);
         concerns.crash_diagnoses.observe(observation, &self.records, node);
-        let runtime = match self.runtime_has_lost_all {
+        let is_another = self.runtime_has_lost_all || ending::has_lost_others(observation, self.runtime_runs_others);
+        let runtime = match is_another {
             true => RuntimeChoice::Found,
             false => RuntimeChoice::of(self.runtime_is_kubelets, &self.records, config),
         };

@@ -217,6 +217,23 @@ fn a_runtime_that_lists_nothing_of_what_it_listed_before_is_another_one() {
 }
 
 #[test]
+fn a_runtime_that_lists_nothing_at_all_though_others_ran_is_another_one() {
+    let seen = |runtime| observation(runtime, Some(false), 5_000);
+    let ends_now = Instance { listed: true, ..ending("b", EndConfirmation::Reported) };
+    let others = |runtime, before| runs_others(&seen(runtime), [&ends_now].into_iter(), before);
+    assert!(others(lists(&[("u", true), ("etcd", true)]), false));
+    for (uids, why) in [([("u", true)], "it is ours"), ([("etcd", false)], "it has ended")] {
+        assert!(!others(lists(&uids), true), "{why}");
+    }
+    for before in [false, true] {
+        assert_eq!(others(lists(&[]), before), before, "it may be another one");
+        assert_eq!(has_lost_others(&seen(lists(&[])), before), before);
+        assert!(!has_lost_others(&seen(lists(&[("etcd", true)])), before));
+        assert!(!has_lost_others(&seen(NONE), before));
+    }
+}
+
+#[test]
 fn before_the_kubelet_of_a_boot_no_confirmation_is_needed() {
     let mut first = observation(Knowledge::NeverHeard, None, 5_000);
     first.is_before_kubelet = true;

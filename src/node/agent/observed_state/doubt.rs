@@ -88,6 +88,7 @@ impl ObservedState<'_> {
     pub(super) fn has_lost_all(&self) -> bool {
         let instances = self.instances.values().map(|(_, instance)| *instance);
         ending::has_lost_all(self.observation, instances, self.state.runtime_has_lost_all)
+            || ending::has_lost_others(self.observation, self.state.runtime_runs_others)
     }
 
     /// Whether nothing remembers what the folders had, and a part of them cannot be read or is not there. `source`: of the

@@ -143,6 +143,7 @@ impl AgentState {
             self.runtime_is_kubelets |= is_listed;
         }
         let instances = self.records.values().flat_map(|record| &record.instances);
+        self.runtime_runs_others = ending::runs_others(observation, instances.clone(), self.runtime_runs_others);
         self.runtime_has_lost_all = ending::has_lost_all(observation, instances, self.runtime_has_lost_all);
         let ending: BTreeSet<&str> =
             self.records.values().flat_map(DaemonRecord::ending).map(|i| i.uid.as_str()).collect();
