@@ -1,8 +1,7 @@
 //! Whether the kubelet has accepted instances.
 //!
 //! Owns the questions: to the runtime, the kubelet and the API server's events, and only while an instance is late; and
-//! what shows that the kubelet is at work: that it answers, that the heartbeat in its Node changes, that it makes a
-//! sandbox. A Node that others report as Ready is no such sign. `crate::core::acceptance` decides what follows.
+//! what shows that the kubelet is at work: that it answers, that it makes a sandbox. A Node that others report as Ready is no such sign. `crate::core::acceptance` decides what follows.
 
 mod tried;
 mod unread;
@@ -21,7 +20,6 @@ use crate::core::acceptance::KubeletReport;
 use crate::core::acceptance::LATE;
 use crate::core::acceptance::SOON;
 use crate::core::insufficient::Lack;
-use crate::core::json::text_at;
 use crate::core::plan::Accepted;
 use crate::core::plan::Fingerprints;
 use crate::core::plan::Unseen;
@@ -103,9 +101,7 @@ pub(in super::super) struct Acceptance {
     /// Whether it reported that itself.
     #[serde(default)]
     says_itself: bool,
-    /// The last sign of life that it left: in its Node, and the sandboxes that it has made.
-    #[serde(default)]
-    heartbeat: Option<String>,
+    /// The last sign of life that it left: the sandboxes that it has made.
     #[serde(default)]
     sandboxes: Option<BTreeSet<String>>,
     /// Since when the API server has answered, if it does.
@@ -156,7 +152,6 @@ impl Acceptance {
         let answers = observation.api_answers() && !observation.api.as_ref().is_some_and(|api| api.is_former);
         self.answers_since = answers.then(|| self.answers_since.unwrap_or(observation.steady));
         self.take_answers(observation);
-        self.look_for_signs(observation);
         let live: Vec<(&DaemonRecord, &Instance)> =
             records.values().flat_map(|r| r.live().filter(|i| !i.orphaned).map(move |i| (r, i))).collect();
         let uids: BTreeSet<&str> = live.iter().map(|(_, i)| i.uid.as_str()).collect();
@@ -202,7 +197,7 @@ impl Acceptance {
         if late.is_empty() {
             (self.answer, self.asked) = (None, None);
             (self.at_work, self.last_at_work, self.says_itself) = (None, None, false);
-            (self.heartbeat, self.sandboxes) = (None, None);
+            self.sandboxes = None;
             self.asked_api.clear();
             self.events.clear();
             return;
@@ -280,20 +275,6 @@ impl Acceptance {
     fn is_at_work(&mut self, now: Span) {
         self.at_work.get_or_insert(now);
         self.last_at_work = Some(now);
-    }
-
-    /// Looks for signs of the kubelet in its Node. Times are compared with each other only, not with a clock.
-    fn look_for_signs(&mut self, observation: &Observation) {
-        let node = observation.snapshot().filter(|_| observation.api_answers() && self.asked.is_some());
-        let Some(condition) = node.and_then(evidence::node_condition) else { return };
-        let Some(heartbeat) = text_at(condition, &["lastHeartbeatTime"]) else { return };
-        // The Node controller changes a condition, too, when the kubelet is silent.
-        if text_at(condition, &["status"]) == Some("Unknown") || self.heartbeat.as_deref() == Some(heartbeat) {
-            return;
-        }
-        if self.heartbeat.replace(heartbeat.to_owned()).is_some() {
-            self.is_at_work(observation.steady);
-        }
     }
 
     fn look_at(&mut self, at: Timestamp) {

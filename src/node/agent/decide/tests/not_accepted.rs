@@ -10,8 +10,6 @@ use super::*;
 enum Shows {
     /// It answers at its healthz.
     Healthz,
-    /// The heartbeat in its Node changes.
-    Heartbeat,
     /// It makes sandboxes of other pods.
     Sandboxes,
     /// Its Node is Ready as it last was; others take it for alive.
@@ -35,8 +33,7 @@ fn unaccepting(shows: Shows, link: &Link) -> (Vec<(i64, String)>, Decision) {
         let seconds = step * 5;
         state.inputs.daemon_sets.insert(key(), labelled(if seconds < 60 { "i:1" } else { "i:2" }));
         let mut snapshot = Snapshot::default();
-        let heartbeat = if shows == Shows::Heartbeat { seconds / 10 } else { 0 };
-        let ready = json!({"type": "Ready", "status": "True", "lastHeartbeatTime": heartbeat.to_string()});
+        let ready = json!({"type": "Ready", "status": "True"});
         let node = json!({"metadata": {"name": "n1", "uid": "n"}, "status": {"conditions": [ready]}});
         snapshot.node = Some(Entry { version: 1, value: Arc::new(node) });
         let mut seen = observation(Some(snapshot));
@@ -98,12 +95,9 @@ fn unaccepting(shows: Shows, link: &Link) -> (Vec<(i64, String)>, Decision) {
 fn a_manifest_that_a_kubelet_at_work_does_not_accept_gives_way_to_the_revision_before_it() {
     let failure = crate::node::api::ApiFailure::new(crate::node::api::FailureKind::Unreachable, "refused");
     let down = Link::Down { failure, since: Default::default() };
-    for (shows, link, bound) in [
-        (Shows::Healthz, &Link::Up, 30),
-        (Shows::Heartbeat, &Link::Up, 30),
-        (Shows::Sandboxes, &Link::Up, 30),
-        (Shows::Healthz, &down, 150),
-    ] {
+    for (shows, link, bound) in
+        [(Shows::Healthz, &Link::Up, 30), (Shows::Sandboxes, &Link::Up, 30), (Shows::Healthz, &down, 150)]
+    {
         let (history, last) = unaccepting(shows, link);
         let what: Vec<&str> = history.iter().map(|(_, what)| what.as_str()).collect();
         assert_eq!(what, ["start i:1", "end i:1", "start i:2", "end i:2", "start i:1"], "{shows:?}: {history:?}");
