@@ -59,8 +59,8 @@ pub(super) fn resolve_folder(known: &KnownDefinition<'_>, record: &DaemonRecord,
     }
 }
 
-/// The running instance stays; one that was ended to return, or that another is to replace, comes back as it was. What bridges until the DaemonSet
-/// controller's pod runs is needed again at a boot, by the API's last word.
+/// The running instance stays; one that was ended to return, or that another is to replace, comes back as it was. What
+/// bridges until the DaemonSet controller's pod runs is needed again at a boot, by the API's last word.
 fn kept(known: &KnownDefinition<'_>, record: &DaemonRecord, reason: DesiredReason) -> Desired {
     let bridges = || known.remembered.filter(|_| record.bootstrap && record.instances.is_empty());
     let is_ordered = record.live().any(|instance| instance.restart.is_some());

@@ -1,7 +1,8 @@
 //! Whether the kubelet has accepted instances.
 //!
 //! Owns the questions: to the runtime, the kubelet and the API server's events, and only while an instance is late; and
-//! what shows that the kubelet is at work: that it answers, that it makes a sandbox. A Node that others report as Ready is no such sign. `crate::core::acceptance` decides what follows.
+//! what shows that the kubelet is at work: that it answers, that it makes a sandbox. A Node that others report as Ready is
+//! no such sign. `crate::core::acceptance` decides what follows.
 
 mod tried;
 mod unread;
