@@ -19,11 +19,13 @@ use daemonlet::core::update_trigger::UpdateTrigger;
 use super::KEY;
 use super::api::Api;
 
+mod ailment;
 mod beside;
 mod definition;
 mod placed;
 mod report;
 
+pub(super) use ailment::Ailment;
 use beside::Beside;
 pub(super) use beside::Running;
 use definition::Definition;
@@ -43,9 +45,9 @@ const DEADLINE: Span = Span::from_secs(60);
 /// A coordinator has listed the Leases after this, and has waited for so long.
 const LOOKED_AFTER: Span = Span::from_secs(90);
 /// What is written has reached a coordinator after this, unless that is stopped.
-const KNOWN_AFTER: Span = Span::from_secs(10);
+pub(super) const KNOWN_AFTER: Span = Span::from_secs(10);
 /// The same where that may have been stopped, as long as it keeps the Lease.
-const SEEN_AFTER: Span = Span::from_secs(40);
+pub(super) const SEEN_AFTER: Span = Span::from_secs(40);
 
 /// A node whose pod broke after its agent died: no report says so.
 #[derive(Clone, Copy, Debug)]
@@ -53,19 +55,6 @@ pub(super) struct Broken {
     since: Timestamp,
     /// Since when a coordinator knows that its agent is dead.
     pub(super) known: Option<Timestamp>,
-}
-
-/// What is wrong with a node for as long as it is not mended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Ailment {
-    /// A revision never gets ready there, and the agent says that it failed.
-    Fails,
-    /// A revision never gets ready there, and the agent waits for it without end.
-    Waits,
-    /// The agent claims a revision, and never carries the replacement out.
-    Claims,
-    /// A revision needs an object that does not exist: the agent says so, and claims nothing where an instance runs.
-    Lacks,
 }
 
 /// What a report is made from.
@@ -90,6 +79,8 @@ pub(super) struct Node {
     pub(super) broken: Option<Broken>,
     /// What is wrong with it, and with which revision.
     ailment: Option<(Ailment, String)>,
+    /// When its agent last said that a revision needs an object.
+    lacked: Timestamp,
     /// The NodeDaemons that it has read.
     read: Arc<Value>,
     /// The DaemonSet that it has read, and what of it counts.
@@ -99,8 +90,11 @@ pub(super) struct Node {
     reported: Option<ReportedFields>,
     /// Who gave what it has just claimed.
     pub(super) claimed_of: Option<LeaseTerm>,
-    /// How often it has made its NodeDaemons.
+    /// How often it has made its NodeDaemons, and when it did last.
     reports: usize,
+    pub(super) made: Timestamp,
+    /// By how much its clock is ahead.
+    pub(super) clock: Span,
 }
 
 impl Node {
@@ -124,45 +118,22 @@ impl Node {
             dead,
             broken: None,
             ailment: None,
+            lacked: Timestamp::MIN,
             read,
             seen,
             daemon,
             reported,
             claimed_of,
             reports,
+            made: Timestamp::MIN,
+            clock: Span::ZERO,
         }
-    }
-
-    /// From now on this is wrong with it, where it takes the revision.
-    pub(super) fn ails(&mut self, ailment: Ailment, revision: &str) {
-        self.mend();
-        self.ailment = Some((ailment, revision.to_owned()));
-    }
-
-    /// It is mended, and its agent is to try again. Gives whether anything was wrong.
-    pub(super) fn mend(&mut self) -> bool {
-        let Some((_, revision)) = self.ailment.take() else { return false };
-        self.failed.take_if(|failed| *failed == revision);
-        if let Some(running) = self.running.as_mut().filter(|running| running.hash == revision) {
-            running.is_bad = false;
-        }
-        true
     }
 
     /// Whether coordinators took it for a node that can take what is approved, when that was given.
     pub(super) fn can_take(&self, approved_at: Timestamp) -> bool {
         let lacks = matches!(self.ailment, Some((Ailment::Lacks, _)));
         self.running.is_some() && self.dead + SEEN_AFTER <= approved_at && !lacks
-    }
-
-    /// What is wrong with it where it takes a revision.
-    fn ailment(&self, revision: &str) -> Option<Ailment> {
-        self.ailment.as_ref().filter(|(_, of)| of == revision).map(|(ailment, _)| *ailment)
-    }
-
-    /// Whether a revision never gets ready there, which gets so elsewhere.
-    fn is_spoilt(&self, revision: &str) -> bool {
-        matches!(self.ailment(revision), Some(Ailment::Fails | Ailment::Waits))
     }
 
     /// Whether its agent runs the DaemonSet.
@@ -231,8 +202,11 @@ impl Node {
     /// One step of the agent: what runs gets ready, a first instance starts, an approval is read, claimed, carried out.
     /// Gives the revision that replaced another.
     pub(super) fn step(&mut self, api: &mut Api, now: Timestamp, reads: bool) -> Option<String> {
-        api.agents.insert(self.name.clone(), now.to_string());
+        api.agents.insert(self.name.clone(), (now + self.clock).to_string());
         self.broken = None;
+        if matches!(self.ailment, Some((Ailment::Lacks, _))) {
+            self.lacked = now;
+        }
         let key = ObjectKey::new("", &self.name);
         let serves = api.serves(WatchedKind::NodeDaemons);
         if api.get(WatchedKind::NodeDaemons, &key).is_none() {
@@ -241,6 +215,7 @@ impl Node {
             self.reported = None;
             if serves {
                 self.reports += 1;
+                self.made = now;
                 let uid = format!("{}-{}", self.uid, self.reports);
                 let new =
                     json!({"metadata": {"name": self.name, "uid": uid}, "spec": {}, "status": {"agentVersion": "1"}});
@@ -289,7 +264,7 @@ impl Node {
         }
         let mut replaced = None;
         let approval = self.approval(daemon);
-        let approved_at = approval.as_ref().and_then(|approval| approval.approved_at.parse::<Timestamp>().ok());
+        let given = approval.as_ref().and_then(|approval| api.given_at(&self.name, &approval.approved_at));
         let target = approval.as_ref().map(|approval| approval.revision.clone());
         let is_new = target.as_ref().is_some_and(|target| self.running.as_ref().is_none_or(|r| r.hash != *target));
         let is_wanted = target.as_deref() == Some(wanted);
@@ -344,12 +319,13 @@ impl Node {
             let is_bad = is_bad && target == wanted || self.is_spoilt(&target);
             // What was not known to be available when it was approved costs nothing.
             let old = self.running.take();
-            let ready = old.as_ref().and_then(|old| old.reported_ready).map(|ready| ready + KNOWN_AFTER);
-            let was_available = |at| ready.is_some_and(|ready| ready <= at) && self.placed.was_known_ready(at);
-            let is_disruption = when.is_none() && approved_at.is_some_and(was_available);
+            let ready = old.as_ref().and_then(|old| old.reported_ready);
+            let is_long = |at| ready.is_some_and(|ready| ready + api.min_ready.available_after(at) <= at);
+            let was_available = |at| is_long(at) && self.placed.was_known_ready(at);
+            let is_disruption = when.is_none() && given.is_some_and(|given| was_available(given.at));
             let is_approved_install = old.is_none();
             let new = Running::new(target.clone(), is_bad, now);
-            self.running = Some(Running { is_disruption, is_approved_install, approved_at, ..new });
+            self.running = Some(Running { is_disruption, is_approved_install, given, ..new });
             if let Some(old) = old {
                 self.previous = Some(old.hash.clone());
                 self.beside = daemon.surges.then_some(Beside { running: old, is_ending: false });

@@ -7,6 +7,7 @@ use serde_json::Value;
 use serde_json::json;
 
 use daemonlet::core::cluster::node_daemons::LeaseTerm;
+use daemonlet::core::cluster::released::HALTED_ANNOTATION;
 use daemonlet::core::cluster::requests::Call;
 use daemonlet::core::cluster::requests::RequestOutcome;
 use daemonlet::core::cluster::requests::SendError;
@@ -16,6 +17,9 @@ use daemonlet::core::json::Json;
 use daemonlet::core::model::MODE_LABEL;
 use daemonlet::core::model::ObjectKey;
 use daemonlet::core::time::Timestamp;
+
+use super::clocks::Given;
+use super::clocks::MinReady;
 
 /// A Lease.
 #[derive(Clone, Debug, Default)]
@@ -60,6 +64,12 @@ pub(super) struct Api {
     pub(super) blind: (Timestamp, Timestamp),
     /// A claim that a coordinator took away, if one did.
     pub(super) claim_lost: Option<String>,
+    /// What is true of approvals, by their node and their time.
+    pub(super) given: BTreeMap<(String, String), Given>,
+    /// When each halt was first written, by its annotation.
+    pub(super) halted: BTreeMap<String, Timestamp>,
+    /// `minReadySeconds` of the DaemonSet.
+    pub(super) min_ready: MinReady,
     /// Whether it does not serve NodeDaemons.
     is_hidden: bool,
 }
@@ -69,6 +79,11 @@ fn claimed(node_daemons: &Value) -> Option<&str> {
     let claim = node_daemons["status"]["daemons"][0]["replacing"].as_str()?;
     let approvals = node_daemons["spec"]["approvals"].as_array()?;
     approvals.iter().any(|approval| approval["revision"] == claim).then_some(claim)
+}
+
+/// What a ControllerRevision says of its halt.
+fn halt(revision: &Value) -> Option<&str> {
+    revision["metadata"]["annotations"][HALTED_ANNOTATION].as_str()
 }
 
 pub(super) fn key_of(object: &Value) -> ObjectKey {
@@ -113,6 +128,17 @@ impl Api {
             object["metadata"]["resourceVersion"] = json!(self.version.to_string());
             self.log.push(Change::Gone(kind, Box::new(object)));
         }
+    }
+
+    /// What is true of an approval on a node that has this time.
+    pub(super) fn given_at(&self, node: &str, approved_at: &str) -> Option<Given> {
+        self.given.get(&(node.to_owned(), approved_at.to_owned())).copied()
+    }
+
+    /// Notes when a halt is written that a ControllerRevision did not say before.
+    fn note_halt(&mut self, revision: &Value, before: Option<&str>, now: Timestamp) {
+        let text = halt(revision).filter(|text| Some(*text) != before).map(str::to_owned);
+        self.halted.extend(text.map(|text| (text, now)));
     }
 
     /// Whether coordinators may read.
@@ -178,7 +204,9 @@ impl Api {
         match call {
             Call::Patch(kind, key, patch) => {
                 let before = self.get(kind, &key).and_then(claimed).map(str::to_owned);
+                let said = self.get(kind, &key).and_then(halt).map(str::to_owned);
                 let result = self.patch(kind, &key, &patch);
+                self.note_halt(&patch, said.as_deref(), now);
                 let mode = |daemon: &Value| daemon["metadata"]["labels"][MODE_LABEL] == "static";
                 // What is let go is claimed by no agent: agents end it.
                 let is_ours = self.list(WatchedKind::DaemonSets).any(mode);
@@ -200,7 +228,12 @@ impl Api {
                 object["metadata"]["creationTimestamp"] = json!(now.to_string());
                 let result = match self.get(WatchedKind::Revisions, &ObjectKey::new(&namespace, &name)) {
                     Some(_) => Err("it exists".to_owned()),
-                    None => Ok(self.put(WatchedKind::Revisions, object)),
+                    None => {
+                        // One that was deleted says again what it said.
+                        let said = halt(&object).filter(|text| self.halted.contains_key(*text)).map(str::to_owned);
+                        self.note_halt(&object, said.as_deref(), now);
+                        Ok(self.put(WatchedKind::Revisions, object))
+                    }
                 };
                 written(result, WatchedKind::Revisions)
             }

@@ -16,15 +16,19 @@ use daemonlet::core::cluster::requests::RequestTarget;
 use daemonlet::core::cluster::snapshot::Change;
 use daemonlet::core::cluster::snapshot::ClusterSnapshot;
 use daemonlet::core::cluster::snapshot::KINDS;
+use daemonlet::core::cluster::snapshot::NodeEntry;
 use daemonlet::core::cluster::snapshot::WatchedDaemon;
 use daemonlet::core::cluster::snapshot::WatchedKind;
 use daemonlet::core::cluster::state::CoordinatorState;
+use daemonlet::core::cluster::term_clock::TermClock;
 use daemonlet::core::model::MODE_LABEL;
 use daemonlet::core::time::Span;
 use daemonlet::core::time::Timestamp;
 use serde_json::json;
 
+use super::START;
 use super::api::Api;
+use super::clocks::Given;
 use super::given;
 use super::lost::Lost;
 use super::slots;
@@ -55,6 +59,11 @@ pub(super) struct Process {
     pub(super) trap: Trap,
     /// Nodes that are deleted while they are not well, as it sees that.
     pub(super) lost: Lost,
+    /// By how much its clock is ahead.
+    pub(super) clock: Span,
+    /// The time of its term, and when that began.
+    time: TermClock,
+    began: Timestamp,
     /// A law that its last pass broke.
     pub(super) broken: Option<String>,
 }
@@ -157,10 +166,11 @@ impl Process {
     }
 
     /// One pass.
-    pub(super) fn pass(&mut self, api: &Api, (settings, budget): (&Settings, usize), now: Timestamp) {
+    pub(super) fn pass(&mut self, api: &mut Api, (settings, budget): (&Settings, usize), now: Timestamp) {
         let held = self.held.as_ref().filter(|(_, renewed)| now < *renewed + GIVE_UP).map(|(term, _)| term.clone());
         if held != self.running {
             self.term += 1;
+            (self.time, self.began) = (TermClock::default(), now);
             let mut snapshot = ClusterSnapshot::default();
             self.replies.clear();
             self.lost = Lost::default();
@@ -174,6 +184,8 @@ impl Process {
                 self.list(api);
             }
         }
+        let it_is = now;
+        let (now, ahead) = self.time.read(it_is - START, it_is + self.clock);
         Arc::make_mut(&mut self.snapshot).heed_clocks(now);
         let leadership = match &self.running {
             Some(lease) => Leadership::Leading { term: self.term, lease: lease.clone() },
@@ -181,7 +193,7 @@ impl Process {
         };
         let observation = ClusterObservation {
             now,
-            ahead: Span::ZERO,
+            ahead,
             leadership,
             snapshot: Arc::clone(&self.snapshot),
             unreadable: Vec::new(),
@@ -193,12 +205,16 @@ impl Process {
         let view = &observation.snapshot;
         self.lost.look(view, decision.memory.is_some(), now);
         let lost = self.lost.given_against(view, &decision.requests);
-        let against = || given::given_against(view, &decision.requests, now);
+        let against = || given::given_against(view, &decision.requests, now + ahead);
         let is_dead = |node: &str| self.state.liveness.dead_since(node).is_some();
-        let status = || given::status_against(view, &decision.requests, is_dead, now);
-        let beyond = slots::given_beyond(view, &decision.requests, budget, is_dead);
+        let status = || given::status_against(view, &decision.requests, is_dead, now + ahead);
+        let beyond = slots::given_beyond(view, &decision.requests, (budget, now), is_dead);
         let stepped = || given::stepped_against(view, &decision.requests, is_dead, now);
         self.broken = beyond.or(lost).or_else(against).or_else(status).or_else(stepped);
+        let given = Given { at: it_is.in_whole_seconds(), ahead: now - it_is, began: self.began };
+        let name = |entry: &NodeEntry| Some(entry.node.as_ref()?.view.name.clone());
+        let new = slots::new(view, &decision.requests).filter_map(|(entry, new)| Some((name(entry)?, new.approved_at)));
+        api.given.extend(new.map(|of| (of, given)));
         let mode = |daemon: &WatchedDaemon| daemon.daemon_set.labels.get(MODE_LABEL).cloned();
         let is_gone = |daemon: &WatchedDaemon| mode(daemon).is_none_or(|mode| mode == "bootstrap");
         let (term, is_let_go) = (self.term, view.daemons.values().all(is_gone));

@@ -17,6 +17,7 @@ use super::Life;
 use super::START;
 use super::WITHDRAWN;
 use super::agent::Node;
+use super::clocks;
 
 /// The source of a seed, where its life has such moves.
 pub(super) fn of(seed: u64) -> Option<Dice> {
@@ -27,7 +28,11 @@ impl Life {
     /// Writes a Node as it is.
     pub(super) fn write_node(&mut self, name: &str) {
         let node = &self.nodes[name];
-        let new = node.placed.node((name, &node.uid), self.unreachable.contains_key(name));
+        let mut new = node.placed.node((name, &node.uid), self.unreachable.contains_key(name));
+        if self.clocks.is_some() || node.clock != Span::ZERO {
+            let before = self.api.get(WatchedKind::Nodes, &ObjectKey::new("", name));
+            clocks::date(&mut new, before, self.now, node.clock);
+        }
         self.api.put(WatchedKind::Nodes, new);
     }
 

@@ -117,7 +117,7 @@ fn is_aborted(daemon: &WatchedDaemon, current: Option<&KnownRevision>) -> bool {
 
 /// Whether all canary nodes have the wanted revision available.
 fn have_canaries(view: &ClusterSnapshot, daemon: &WatchedDaemon) -> bool {
-    let mut canaries = view.nodes.values().filter(|entry| entry.node.is_some() && zone(entry) == "a");
+    let mut canaries = view.nodes.values().filter(|entry| slots::is_selected(entry) && zone(entry) == "a");
     canaries.all(|entry| slots::running(view, entry) == Some((daemon.hash.as_str(), true)))
 }
 

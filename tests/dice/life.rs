@@ -25,6 +25,7 @@ use super::agent;
 use super::agent::Node;
 use super::api::Api;
 use super::blind;
+use super::clocks;
 use super::coordinator::Process;
 use super::coordinator::Trap;
 use super::edges;
@@ -42,6 +43,8 @@ pub(super) struct Life {
     pub(super) fleet: Option<Dice>,
     /// What draws the moves of [`blind`], where its life has them.
     pub(super) blind: Option<Dice>,
+    /// What draws the moves of [`clocks`], where its life has them.
+    pub(super) clocks: Option<Dice>,
     /// Whether budgets are upstream's to the letter until all are well again.
     pub(super) is_exact: bool,
     /// Whether new instances start beside old ones, and since when that is so, or is not.
@@ -95,6 +98,7 @@ impl Life {
             edges: edges::of(seed),
             fleet: fleet::of(seed),
             blind: blind::of(seed),
+            clocks: clocks::of(seed),
             is_exact: blind::is_exact(seed),
             surges: (false, START - WITHDRAWN),
             odd: None,
@@ -144,10 +148,7 @@ impl Life {
     }
 
     pub(super) fn join(&mut self) {
-        self.joined += 1;
-        let name = format!("n{:02}", self.joined);
-        self.nodes.insert(name.clone(), Node::new(name.clone(), self.joined));
-        self.write_node(&name);
+        self.machine(&format!("n{:02}", self.joined + 1));
         self.most = self.most.max(self.nodes.len());
     }
 
@@ -179,12 +180,14 @@ impl Life {
         self.written = self.now;
         let selector = json!({"matchLabels": {"app": "net"}});
         let spec = &before["spec"];
-        self.generation += i64::from(spec["template"] != template || spec["selector"] != selector);
+        let min_ready = self.api.min_ready.seconds();
+        let is_same = spec["template"] == template && spec["selector"] == selector;
+        self.generation += i64::from(!is_same || spec["minReadySeconds"] != min_ready);
         self.api.put(
             WatchedKind::DaemonSets,
             json!({"metadata": {"namespace": KEY.0, "name": KEY.1, "uid": "u", "generation": self.generation,
                     "labels": {"daemonlet.dev/mode": "static"}, "annotations": annotations},
-                "spec": {"selector": selector, "template": template, "revisionHistoryLimit": 3,
+                "spec": {"selector": selector, "template": template, "revisionHistoryLimit": 3, "minReadySeconds": min_ready,
                     "updateStrategy": {"type": "RollingUpdate",
                         "rollingUpdate": {"maxUnavailable": unavailable, "maxSurge": surge}}},
                 "status": before.get("status").cloned().unwrap_or_else(|| json!({}))}),
@@ -284,7 +287,7 @@ impl Life {
             0 if is_awake => drop(process.deliver(&mut self.api, now, is_calm || few > 1)),
             1 if is_awake => process.watch(&self.api, if is_calm { usize::MAX } else { few }, now),
             2 if is_awake => {
-                process.pass(&self.api, (&settings, budget), now);
+                process.pass(&mut self.api, (&settings, budget), now);
                 let known = self.nodes.values_mut().filter(|node| process.knows_dead(&node.name));
                 // Each of them notes it.
                 let is_known = known.filter_map(|node| node.is_known_dead(now).then_some(())).count() > 0;

@@ -7,8 +7,8 @@
 //! further, to nodes that join either; nodes that it broke count when they are deleted, too; what is claimed is not taken
 //! away; nothing is claimed of who does not hold the Lease; first installs start with an approval and so many at a time; and
 //! once all are well again every node has what is wanted, the status is true at each moment, and no coordinator writes,
-//! also while NodeDaemons are deleted and come back. [`edges`], [`fleet`] and [`blind`] have more moves and laws,
-//! for lives of some seeds.
+//! also while NodeDaemons are deleted and come back. [`edges`], [`fleet`], [`blind`] and [`clocks`] have more
+//! moves and laws, for lives of some seeds.
 //! `DAEMONLET_SEEDS=5000` plays so many seeds, `DAEMONLET_SEED=7` one; both: so many from that one on. A seed that breaks a
 //! law is printed with its story.
 
@@ -17,6 +17,7 @@
 mod agent;
 mod api;
 mod blind;
+mod clocks;
 mod coordinator;
 mod edges;
 mod fleet;
@@ -90,6 +91,7 @@ fn play(seed: u64) -> Result<(), Broken> {
                 life.may_be_odd();
                 life.may_move_the_fleet();
                 life.may_be_blind();
+                life.may_set_clocks();
             }
             for _ in 0..6 {
                 life.go_on(false);

@@ -10,6 +10,8 @@ use daemonlet::core::cluster::snapshot::ClusterSnapshot;
 use daemonlet::core::cluster::snapshot::NodeEntry;
 use daemonlet::core::cluster::snapshot::WatchedDaemon;
 use daemonlet::core::model::ObjectKey;
+use daemonlet::core::time::Span;
+use daemonlet::core::time::Timestamp;
 
 use super::KEY;
 use super::agent::ROLE;
@@ -52,6 +54,12 @@ pub(super) fn is_selected(entry: &NodeEntry) -> bool {
     entry.node.as_ref().is_some_and(|node| node.view.labels.get(ROLE).is_some_and(|role| role == "net"))
 }
 
+/// Whether what is ready has been so for `minReadySeconds`.
+fn is_available(daemon: &WatchedDaemon, instance: &InstanceFact, now: Timestamp) -> bool {
+    let min_ready = Span::from_secs(daemon.daemon_set.min_ready_seconds.into());
+    instance.ready_since.is_some_and(|since| since + min_ready <= now)
+}
+
 /// Whether something that is ready runs on a node that is.
 pub(super) fn serves(daemon: &WatchedDaemon, entry: &NodeEntry) -> bool {
     let is_ready = entry.node.as_ref().is_some_and(|node| node.ready);
@@ -60,7 +68,7 @@ pub(super) fn serves(daemon: &WatchedDaemon, entry: &NodeEntry) -> bool {
 
 /// Whether a node takes a slot by what runs there: a surge that is not over, or that nothing that runs is available. With the
 /// revision that is given that is so whatever becomes of the node; with another one only where it can take that.
-fn is_unavailable(view: &ClusterSnapshot, (name, entry): (&str, &NodeEntry), given: Given<'_>) -> bool {
+fn is_unavailable(view: &ClusterSnapshot, (name, entry): (&str, &NodeEntry), given: Given<'_>, now: Timestamp) -> bool {
     let (Some(daemon), Some(node)) = (view.daemons.get(&ObjectKey::new(KEY.0, KEY.1)), &entry.node) else {
         return false;
     };
@@ -72,7 +80,10 @@ fn is_unavailable(view: &ClusterSnapshot, (name, entry): (&str, &NodeEntry), giv
     let lacks = reported.and_then(|reported| reported.missing).is_some();
     let can = node.reachable && node.view.taints.is_empty() && !given.1(name) && !lacks;
     let is_both = number > 1 && (surges || has_it);
-    is_selected(entry) && (is_both || !serves(daemon, entry) && (has_it || can && !surges))
+    // What was ready for an unknown time counts as available where it is to be replaced.
+    let counts = |instance: &InstanceFact| is_available(daemon, instance, now) || instance.was_ready && !has_it;
+    let is_served = node.ready && live(daemon, entry).any(counts);
+    is_selected(entry) && (is_both || !is_served && (has_it || can && !surges))
 }
 
 /// Whether a replacement is claimed on a node, or may be at any moment.
@@ -105,25 +116,43 @@ pub(super) fn new<'v>(
     })
 }
 
-/// What is wrong with the approvals that `requests` give to nodes whose instance is available, as `view` shows them: with
+/// Whether one instance runs on a node.
+fn has_one(view: &ClusterSnapshot, entry: &NodeEntry) -> bool {
+    view.daemons.get(&ObjectKey::new(KEY.0, KEY.1)).is_some_and(|daemon| live(daemon, entry).count() == 1)
+}
+
+/// Whether the end of what runs on a node may take service away: it is available, or was found ready, which it may have been for
+/// longer than it seems.
+fn may_serve(view: &ClusterSnapshot, entry: &NodeEntry, now: Timestamp) -> bool {
+    let Some(daemon) = view.daemons.get(&ObjectKey::new(KEY.0, KEY.1)) else { return false };
+    let is_ready = entry.node.as_ref().is_some_and(|node| node.ready);
+    let newest = live(daemon, entry).last().filter(|newest| is_ready && newest.ready_since.is_some());
+    newest.is_some_and(|newest| is_available(daemon, newest, now) || newest.was_ready || newest.is_found)
+}
+
+/// What is wrong with the approvals that `requests` give to nodes whose instance may be available, as `view` shows them: with
 /// what is claimed and given already, and with nodes that are not available, they are more than `budget`. `is_dead`: whether
 /// the coordinator takes a node's agent for dead.
 pub(super) fn given_beyond(
     view: &ClusterSnapshot,
     requests: &[ClusterRequest],
-    budget: usize,
+    (budget, now): (usize, Timestamp),
     is_dead: impl Fn(&str) -> bool,
 ) -> Option<String> {
     let given: Vec<(&NodeEntry, Approval)> = new(view, requests).filter(|(_, new)| new.when.is_none()).collect();
     let revision = &given.first()?.1.revision;
-    let takes = |(name, entry): (&str, &NodeEntry)| {
-        is_taken(view, entry) || is_unavailable(view, (name, entry), (revision, &is_dead))
-    };
-    let free = view.nodes.iter().filter(|(name, entry)| !takes((name, entry)));
-    let is_free = |entry: &NodeEntry| running(view, entry).is_some_and(|(_, is_available)| is_available);
-    let costly = |entry: &NodeEntry| given.iter().any(|(of, _)| std::ptr::eq(*of, entry)) && is_free(entry);
-    let costly = free.filter(|(_, entry)| costly(entry)).count();
+    let is_unavailable =
+        |(name, entry): (&str, &NodeEntry)| is_unavailable(view, (name, entry), (revision, &is_dead), now);
+    let takes = |(name, entry): (&str, &NodeEntry)| is_taken(view, entry) || is_unavailable((name, entry));
+    let is_costly =
+        |entry: &NodeEntry| given.iter().any(|(of, _)| std::ptr::eq(*of, entry)) && may_serve(view, entry, now);
+    let costly = view.nodes.iter().filter(|(name, entry)| !takes((name, entry)) && is_costly(entry)).count();
     let taken = view.nodes.iter().filter(|(name, entry)| takes((name, entry))).count();
-    (costly > 0 && taken + costly > budget)
-        .then(|| format!("{costly} approvals beside {taken} in a budget of {budget}"))
+    // What takes a slot because it may not serve has its own; of a surge that is not over one of two ends.
+    let is_alone = |entry: &NodeEntry| !is_taken(view, entry) && has_one(view, entry);
+    let doubtful =
+        view.nodes.iter().filter(|(name, entry)| is_unavailable((name, entry)) && is_alone(entry) && is_costly(entry));
+    let doubtful = doubtful.count();
+    (costly + doubtful > 0 && taken + costly > budget)
+        .then(|| format!("{costly} approvals, and {doubtful} of those, beside {taken} in a budget of {budget}"))
 }

@@ -2,6 +2,8 @@
 
 use daemonlet::core::time::Timestamp;
 
+use crate::clocks::Given;
+
 use super::DEADLINE;
 use super::Node;
 
@@ -19,8 +21,8 @@ pub(crate) struct Running {
     pub(crate) is_disruption: bool,
     /// Whether it is a first instance that an approval was claimed for.
     pub(crate) is_approved_install: bool,
-    /// When the approval was given by which it took the place of another.
-    pub(crate) approved_at: Option<Timestamp>,
+    /// What is true of the approval by which it took the place of another.
+    pub(crate) given: Option<Given>,
 }
 
 /// Another instance than the newest.
@@ -31,17 +33,8 @@ pub(super) struct Beside {
 
 impl Running {
     pub(super) fn new(hash: String, is_bad: bool, created: Timestamp) -> Self {
-        let (ready, reported_ready, approved_at) = (None, None, None);
-        Self {
-            hash,
-            is_bad,
-            created,
-            ready,
-            reported_ready,
-            is_disruption: false,
-            is_approved_install: false,
-            approved_at,
-        }
+        let (ready, reported_ready, given) = (None, None, None);
+        Self { hash, is_bad, created, ready, reported_ready, is_disruption: false, is_approved_install: false, given }
     }
 }
 

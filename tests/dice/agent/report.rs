@@ -55,8 +55,8 @@ impl Node {
             .instances()
             .into_iter()
             .map(|(running, is_ending)| {
-                json!({"pod": "p", "revision": running.hash, "created": running.created.to_string(),
-                    "readySince": running.ready.map(|ready| ready.to_string()), "ending": is_ending})
+                json!({"pod": "p", "revision": running.hash, "created": (running.created + self.clock).to_string(),
+                    "readySince": running.ready.map(|ready| (ready + self.clock).to_string()), "ending": is_ending})
             })
             .collect();
         let failed =

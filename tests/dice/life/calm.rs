@@ -33,6 +33,7 @@ impl Life {
             2 => self.first_install(),
             _ => json!({UPDATE: self.dice.one_of(&["drain", "boot", "manual"])}),
         };
+        self.set_min_ready(false);
         self.template(&image, annotations);
         self.log("calm".to_owned());
         // Nodes of a good revision were deleted in the middle of it, and that halts it.
@@ -134,9 +135,9 @@ impl Life {
             process.renew(&mut self.api, self.now);
             // A pass in the middle of what a watch delivers.
             process.watch(&self.api, 3, self.now);
-            process.pass(&self.api, (&settings, self.budget), self.now);
+            process.pass(&mut self.api, (&settings, self.budget), self.now);
             process.watch(&self.api, usize::MAX, self.now);
-            process.pass(&self.api, (&settings, self.budget), self.now);
+            process.pass(&mut self.api, (&settings, self.budget), self.now);
             while process.deliver(&mut self.api, self.now, true) {}
             assert_eq!(process.broken.take(), None, "a coordinator gives more than it has, or what it may not");
         }

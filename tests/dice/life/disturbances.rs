@@ -74,9 +74,7 @@ impl Life {
                 let name = failing.unwrap_or(name);
                 self.log(format!("{name} is replaced by a new machine of that name"));
                 self.leave(&name);
-                self.joined += 1;
-                self.nodes.insert(name.clone(), Node::new(name.clone(), self.joined));
-                self.write_node(&name);
+                self.machine(&name);
             }
             22 => self.retry(),
             23..26 if names.len() > 3 => {

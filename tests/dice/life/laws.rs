@@ -24,6 +24,8 @@ use crate::KNOWN_AFTER;
 use crate::WITHDRAWN;
 use crate::agent;
 use crate::agent::Node;
+use crate::agent::Running;
+use crate::clocks;
 
 use super::Life;
 
@@ -32,10 +34,12 @@ impl Life {
     /// whose agent was not known to live when the approval was given does not count, unless it has the revision that the
     /// rollout goes to. One that broke after that counts where a coordinator knew that its agent is dead, whoever gave the
     /// approval after that. A Node that a coordinator may have seen elsewhere takes no slot, nor, by what another rollout took,
-    /// one that it may have seen with taints: the daemon should not run there (`RolloutView::counts`).
+    /// one that it may have seen with taints: the daemon should not run there (`RolloutView::counts`); nor one
+    /// that lacked an object.
     pub(super) fn budget_holds(&self, name: &str, hash: &str) {
         let new = self.nodes[name].running.as_ref().filter(|running| running.is_disruption);
-        let approved_at = new.and_then(|running| running.approved_at);
+        let given = new.and_then(|running| running.given);
+        let approved_at = given.map(|given| given.at);
         if approved_at.is_some_and(|at| self.was_blind(at)) {
             return;
         }
@@ -45,14 +49,17 @@ impl Life {
             |node: &Node| approved_at.is_some_and(|at| node.placed.may_have_had_taints(&node.name, at));
         let surges = self.surged_at(approved_at.unwrap_or(self.now));
         let taken = |node: &&Node| {
-            let Some(running) = node.running.as_ref().filter(|running| running.ready.is_none()) else { return false };
+            let is_young = |running: &Running| running.hash == hash && self.is_young(node, running, given);
+            let is_counted = |running: &&Running| running.ready.is_none() || is_young(running);
+            let Some(running) = node.running.as_ref().filter(is_counted) else { return false };
             match node.broken {
                 Some(broken) => {
                     let is_known = broken.known.zip(approved_at).is_some_and(|(known, at)| known < at);
-                    is_known && running.hash == hash
+                    is_known && running.hash == hash && !given.is_some_and(|given| given.may_have_believed(node))
                 }
                 // A surge takes nothing from a node, and what another rollout took is none of its slots.
                 None if surges && running.hash != hash && !node.surges() => false,
+                None if running.hash != hash && approved_at.is_some_and(|at| node.may_have_lacked(at)) => false,
                 None if may_be_elsewhere(node) || running.hash != hash && may_have_taints(node) => false,
                 None => {
                     let was_known = node.dead + KNOWN_AFTER <= approved_at.map_or(self.now, |at| at.min(self.now));
@@ -91,7 +98,8 @@ impl Life {
     pub(super) fn halted(&self, hash: &str) -> Option<Timestamp> {
         let is_it = |revision: &&Value| history::RevisionFact::hash_of(&revision["data"]) == hash;
         let revision = self.api.list(WatchedKind::Revisions).find(is_it)?;
-        Halted::of(revision["metadata"]["annotations"][HALTED_ANNOTATION].as_str()?).time
+        let text = revision["metadata"]["annotations"][HALTED_ANNOTATION].as_str()?;
+        self.api.halted.get(text).copied().or(Halted::of(text).time)
     }
 
     /// Whether coordinators have had the time to do what follows from something that is so since then.
@@ -142,7 +150,8 @@ impl Life {
         };
         let is_closed = |text: &str| {
             let window = Window::parse(text).unwrap();
-            (0..=5).all(|minutes| !window.contains(self.now - Span::from_secs(60 * minutes)))
+            let wrong = if self.clocks.is_some() { clocks::MINUTES } else { 0 };
+            (-wrong..=5 + wrong).all(|minutes| !window.contains(self.now - Span::from_secs(60 * minutes)))
         };
         let is_before_last = |text: &str| {
             let last = steps::parse(text).map_or(0, |steps| steps.len());
