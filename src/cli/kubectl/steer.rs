@@ -274,7 +274,10 @@ fn way_back(daemon_set: &Value, released: Option<&Released>, key: &ObjectKey) ->
         ),
         Some(released) => {
             let when = follow::trigger(daemon_set);
-            format!("nodes that have it go back to {}, within the same budget{when}", released.name)
+            let name = &released.name;
+            format!(
+                "nodes that have it go back to {name}, within the same budget{when}; on a node that {name} does not select, the daemon ends"
+            )
         }
     }
 }

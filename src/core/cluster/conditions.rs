@@ -160,8 +160,8 @@ fn going_back(back: &GoingBack, facts: &ConditionFacts<'_>) -> (bool, &'static s
     let why = if facts.is_aborted { "it was aborted" } else { "it failed" };
     match (left, others + empty) {
         (0, _) if *unable > 0 => {
-            let hint = "never ran it, and it has no ControllerRevision: change the template";
-            (false, "Held", format!("{why}: {} cannot go back to revision {revision}: they {hint}", count(*unable)))
+            let hint = "it is neither what they ran before nor a released one that still exists: change the template";
+            (false, "Held", format!("{why}: {} cannot go back to revision {revision}: {hint}", count(*unable)))
         }
         (0, _) if !facts.staged.is_empty() => (true, "RollingBack", format!("{why}: no node has it any more")),
         (0, 0) => (false, "RolledBack", format!("{why}: every node is on revision {revision}")),
