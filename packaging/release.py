@@ -37,6 +37,9 @@ from packages import say
 from packages import target_dir
 
 SUITE = "stable"
+# What makes the indices, and the Debian package that has it.
+SCANPACKAGES = ("dpkg-scanpackages", "dpkg-dev")
+CREATEREPO = ("createrepo_c", "createrepo-c")
 STATIC = f"{platform.machine()}-unknown-linux-musl/release/daemonlet"
 
 
@@ -71,7 +74,7 @@ def needs(program, package):
 
 def apt(files, out, key):
     """The folder that a line `deb [signed-by=…] FOLDER stable main` names."""
-    needs("dpkg-scanpackages", "dpkg-dev")
+    needs(*SCANPACKAGES)
     pool = out / "pool"
     pool.mkdir(parents=True)
     for file in files:
@@ -99,7 +102,7 @@ def apt(files, out, key):
 
 def dnf(files, out, key):
     """The folder that a .repo file's `baseurl` names."""
-    needs("createrepo_c", "createrepo-c")
+    needs(*CREATEREPO)
     out.mkdir(parents=True)
     for file in files:
         shutil.copy(file, out)
@@ -194,6 +197,9 @@ def everything(options):
         raise SystemExit(f"the sources are version {version()}, not {options.version}: change Cargo.toml and CHANGELOG.md first")
     if changed := run("git", "status", "--porcelain", stdout=subprocess.PIPE, text=True).stdout:
         raise SystemExit(f"the checkout is not clean:\n{changed}")
+    # What is missing is said before anything is built.
+    needs(*SCANPACKAGES)
+    needs(*CREATEREPO)
     # Neither the folder of the checkout nor those of cargo are to be in the program.
     home = Path(os.environ.get("CARGO_HOME") or Path.home() / ".cargo")
     maps = {str(REPO): "/daemonlet", str(target_dir()): "/daemonlet/target", str(home): "/cargo"}
@@ -205,8 +211,9 @@ def everything(options):
         shutil.rmtree(out)
     out.mkdir(parents=True)
     python = sys.executable
-    run(python, "packaging/packages.py")
+    # First, because it may lack a compiler.
     run(python, "packaging/static.py")
+    run(python, "packaging/packages.py")
     run(python, "packaging/krew.py", "--url", options.url, "--out", out)
     program = target_dir() / STATIC
     for built in (STAGE / "daemonlet", program):
