@@ -167,7 +167,9 @@ impl Planner<'_> {
     fn retire(&mut self, why: &DesiredReason) {
         let may_return = matches!(why, DesiredReason::NotCovered(_) | DesiredReason::Undefined { .. });
         let (record, boot) = (&mut self.plan.record, self.context.boot);
-        let hand_over = record.hand_over.take().filter(|hand_over| may_return && hand_over.boot == boot);
+        // One that is done waits for no pod: the API server shows whether that is there.
+        let is_open = |done: bool, of: &str| may_return && !done && of == boot;
+        let hand_over = record.hand_over.take().filter(|hand_over| is_open(hand_over.done, &hand_over.boot));
         let failed = record.failed_hand_over.take().filter(|failed| may_return && failed.boot == boot);
         record.retire();
         (record.hand_over, record.failed_hand_over) = (hand_over, failed);

@@ -84,6 +84,12 @@ pub(super) fn nodes<'a>(known: &Basis<'a>, daemon: &WatchedDaemon) -> Vec<NodeFa
         });
         let ending = reported.map_or(Span::ZERO, |reported| delays::ending(daemon, &reported.instances));
         let is_claim_late = stays && claimed.is_some_and(|at| at + delays::deadline(daemon) + ending <= known.now);
+        // What a node that is away last said counts no more once it is to be tried again.
+        let is_forgiven = !node.reachable
+            && current.is_some_and(|current| current.is_retried(name))
+            && reported
+                .is_some_and(|t| t.replacing.is_none() && t.instances.iter().all(|i| i.revision != daemon.wanted));
+        let has_failed = |(revision, _): (Name, _)| revision == daemon.wanted && !is_forgiven;
         all.push(NodeFact {
             name,
             should_run,
@@ -115,7 +121,7 @@ pub(super) fn nodes<'a>(known: &Basis<'a>, daemon: &WatchedDaemon) -> Vec<NodeFa
                 .filter(|reported| !agent.is_dead() && !reported.fails())
                 .and_then(|reported| reported.replacing),
             staged: reported.and_then(|t| t.staged),
-            failed: reported.and_then(|t| t.failed).is_some_and(|(revision, _)| revision == daemon.wanted)
+            failed: reported.and_then(|t| t.failed).is_some_and(has_failed)
                 || late && has_begun && !is_released
                 || reported.is_some_and(|t| cut_off::is_cut_off(known, daemon, t, (name, node, agent), claimed)),
             ends_late: reported

@@ -96,8 +96,9 @@ pub(super) fn stage(
         let claims = node.replacing && !has_it;
         let is_lost = match runs_it {
             true => !is_available && (node.failed || is_gone() && had_time()),
-            // One that failed there keeps its place in the step, also once its node went back by itself.
-            false => node.failed,
+            // One that failed there keeps its place in the step, also once its node went back by itself. What is restarted
+            // and does not come back is waited for no longer than what runs.
+            false => node.failed || has_it && (node.late || is_gone()),
         };
         desired += 1;
         // A node that is only away can take it, and so can one that lacks an object once that exists; not one that starts
@@ -109,7 +110,7 @@ pub(super) fn stage(
         have += usize::from(has_it || is_lost);
         done += usize::from(is_available);
         lost += usize::from(is_lost);
-        let is_waited_for = has_it || claims && (is_lost || node.late);
+        let is_waited_for = has_it || is_lost || claims && node.late;
         unavailable.extend((is_waited_for && !is_available).then_some(node.name));
     }
     // A pod that is restarted and a node that is not well for a moment begin no hold anew.

@@ -105,6 +105,10 @@ fn what_was_handed_over_is_known_until_the_end_of_the_boot_where_it_may_be_selec
     bench.pass(&gone(DesiredReason::Deleted));
     assert!(bench.record.hand_over.is_none());
     bench = handed_over();
+    bench.record.hand_over.as_mut().unwrap().done = true;
+    bench.pass(&gone(undefined()));
+    assert!(bench.record.hand_over.is_none(), "the API server shows whether its pod is there");
+    bench = handed_over();
     bench.pass(&gone(undefined()));
     bench.boot = "boot-2".to_owned();
     bench.pass(&gone(undefined()));

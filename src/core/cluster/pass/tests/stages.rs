@@ -68,6 +68,20 @@ fn a_rollout_goes_by_steps_which_the_revision_keeps() {
 }
 
 #[test]
+fn a_restart_that_does_not_come_back_holds_a_step_up_until_its_deadline() {
+    let annotations = json!({"daemonlet.dev/steps": "2; 100%", "daemonlet.dev/progress-deadline": "1m"});
+    let mut view = with_one_released(annotations);
+    view.put(WatchedKind::NodeDaemons, on_two("a"));
+    let restarts = json!({"instances": [], "returning": hash("two"), "phase": "replacing"});
+    view.put(WatchedKind::NodeDaemons, report("b", "two", restarts, json!([])));
+    for seconds in [0, 59] {
+        let plan = view.plan(NOW + ms(seconds * 1_000));
+        assert!(approved(&plan).is_empty() && step(&plan).is_none_or(|state| state.step == 1), "{seconds}");
+    }
+    assert_eq!(step(&view.plan(NOW + ms(60_000))).map(|state| state.step), Some(2));
+}
+
+#[test]
 fn a_step_is_done_without_the_nodes_that_wait_for_the_last_one() {
     let steps = "50%, 10m; 100%";
     let mut view = with_one_released(json!({"daemonlet.dev/steps": steps}));
