@@ -276,7 +276,7 @@ fn way_back(daemon_set: &Value, released: Option<&Released>, key: &ObjectKey) ->
             let when = follow::trigger(daemon_set);
             let name = &released.name;
             format!(
-                "nodes that have it go back to {name}, within the same budget{when}; on a node that {name} does not select, the daemon ends"
+                "nodes that have it go back to {name} (where that does not select the node, the daemon ends), within the same budget{when}"
             )
         }
     }
